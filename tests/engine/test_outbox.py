@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from outlast import Client, StartOptions, Worker, activity, workflow
+from outlast import Client, SignalTo, StartOptions, Worker, activity, workflow
 from outlast.blocking import Client as BlockingClient
 from outlast.errors import (
     InvalidOptionError,
@@ -196,6 +196,27 @@ async def test_signals_with_a_key_arrive_once(client: Client, worker: Worker, ow
         await handle.signal(Collecting.add, "once", request_id="k", connection=connection)
     assert await client.outbox.drain() <= 1
     assert await rows(client) == []
+
+
+async def test_many_signals_are_written_together_or_not_at_all(
+    client: Client, worker: Worker, own_engine: Engine
+) -> None:
+    first = await client.start(Collecting.run, 2, id="first")
+    with own_engine.begin() as connection:
+        second = await client.start(Collecting.run, 1, id="second", connection=connection)
+        with pytest.raises(WorkflowNotFoundError):
+            await client.signal_many(
+                [SignalTo("first", "add", "never"), SignalTo("nobody", "add", "never")], connection=connection
+            )
+        with pytest.raises(InvalidOptionError, match="forks"):
+            await client.signal_many([SignalTo("first", "add", "x")], to_forks=True, connection=connection)
+        both = [
+            SignalTo("first", Collecting.add, "a"),
+            SignalTo("second", "add", "b"),
+            SignalTo("first", "add", "c", request_id="k"),
+        ]
+        assert await client.signal_many(both, connection=connection) == ["first", "second"]
+    assert (await first.result(), await second.result()) == (["a", "c"], ["b"])
 
 
 async def test_a_cancel_request_is_part_of_the_transaction(

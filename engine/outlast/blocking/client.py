@@ -358,9 +358,24 @@ class Client:
             self._caller, options, lambda given: self._client.signal(workflow_id, signal, *args, **given)
         )
 
-    def signal_many(self, signals: Iterable[SignalTo], *, to_forks: bool = False) -> Sequence[str]:
-        """Send signals to several workflows in one transaction: all of them, or none."""
-        return self._caller.call(lambda: self._client.signal_many(signals, to_forks=to_forks))
+    def signal_many(
+        self,
+        signals: Iterable[SignalTo],
+        *,
+        to_forks: bool = False,
+        connection: LentConnection | None = None,
+    ) -> Sequence[str]:
+        """Send signals to several workflows in one transaction: all of them, or none.
+
+        Args:
+            signals: The signals.
+            to_forks: Whether the forks of those workflows get them too.
+            connection: As for :meth:`signal`; see :meth:`outlast.Client.signal_many`.
+        """
+        options: dict[str, Any] = {"to_forks": to_forks, "connection": connection}
+        return call_with_connection(
+            self._caller, options, lambda given: self._client.signal_many(signals, **given)
+        )
 
     # --- observing --------------------------------------------------------------------------------------------------
 

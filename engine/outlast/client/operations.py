@@ -14,6 +14,7 @@ from outlast_workflow.errors import WorkflowClosedError
 if TYPE_CHECKING:
     from outlast.client.bulk import Bulk
     from outlast.client.schedules.schedules import Schedules
+    from outlast.client.user_connection import UserConnection
     from outlast.client.workflows.addressed_signals import SignalTo
     from outlast.client.workflows.handle import WorkflowHandle
     from outlast.histories.fork import ForkOptions
@@ -67,7 +68,13 @@ class Operations(Reader):
         """
         return await self.handle(workflow_id, run_id=run_id).resume(**options)
 
-    async def signal_many(self, signals: Iterable[SignalTo], *, to_forks: bool = False) -> Sequence[str]:
+    async def signal_many(
+        self,
+        signals: Iterable[SignalTo],
+        *,
+        to_forks: bool = False,
+        connection: UserConnection | None = None,
+    ) -> Sequence[str]:
         """Send signals to several workflows in one transaction: all of them, or none.
 
         ``await client.signal_many([SignalTo("order-1", Order.approve, "ada"), SignalTo("order-2", "stop")])``
@@ -75,7 +82,9 @@ class Operations(Reader):
         Args:
             signals: The signals, 1,000 at most. Those of one workflow arrive in their order.
             to_forks: Whether the forks of those workflows get the signals too, and the forks of these; closed forks
-                are left out.
+                are left out. Not with a ``connection``.
+            connection: As for :meth:`WorkflowHandle.signal`. All are written, or none; after the commit each is
+                delivered by itself, and one that is refused then keeps no other.
 
         Returns:
             The ids of the workflows that have the signals.
@@ -89,7 +98,7 @@ class Operations(Reader):
         """
         from outlast.client.workflows.addressed_signals import signal_many
 
-        return await signal_many(self._context, signals, to_forks=to_forks)
+        return await signal_many(self._context, signals, to_forks=to_forks, connection=connection)
 
     async def fork(
         self,

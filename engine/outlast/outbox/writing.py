@@ -6,7 +6,7 @@ it asks for is decided when it is applied, after the commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -81,7 +81,7 @@ async def write_start(
     look = None
     if signal is None and policy not in _ANY_START:
         look = partial(_refuse_second, workflow_id=run.workflow_id)
-    await _write(runtime, connection, row, look)
+    await _write(runtime, connection, [row], look)
 
 
 async def write_signal(
@@ -102,14 +102,40 @@ async def write_signal(
         WorkflowClosedError: It has ended.
         StoreError: The database refuses it.
     """
-    document: dict[str, Any] = {}
-    for name, value in (("run_id", run_id), ("request_id", signal.request_id), ("headers", signal.headers)):
-        if value:
-            document[name] = value
-    now = runtime.environment.clock.now()
-    row = _row("signal", workflow_id, signal.name, signal.input, document, now)
+    row = _signal_row(workflow_id, run_id, signal, runtime.environment.clock.now())
     # A key that the chain has seen is no error where the workflow has ended since.
     await _write_message(runtime, connection, row, run_id, may_be_closed=signal.request_id is not None)
+
+
+async def write_signals(
+    runtime: Runtime, connection: object, signals: Sequence[tuple[str, SignalReceived]]
+) -> list[str]:
+    """Write signals to several workflows, all of them or none; return the workflows.
+
+    Args:
+        runtime: The engine's database.
+        connection: The user's.
+        signals: The workflows and their signals, in order.
+
+    Raises:
+        OutlastError: As for :func:`write_signal`; nothing was written.
+    """
+    now = runtime.environment.clock.now()
+    rows = [_signal_row(workflow_id, None, signal, now) for workflow_id, signal in signals]
+    workflow_ids = list(dict.fromkeys(workflow_id for workflow_id, _ in signals))
+    keyed = {workflow_id for workflow_id, signal in signals if signal.request_id is not None}
+    looks = [
+        await _look_for(runtime, workflow_id, None, may_be_closed=workflow_id in keyed)
+        for workflow_id in workflow_ids
+    ]
+
+    def look(connection: Connection) -> None:
+        for one in looks:
+            if one is not None:
+                one(connection)
+
+    await _write(runtime, connection, rows, look)
+    return workflow_ids
 
 
 async def write_cancel(
@@ -140,11 +166,17 @@ async def _write_message(
     *,
     may_be_closed: bool = False,
 ) -> None:
-    workflow_id: str = row["workflow_id"]
+    look = await _look_for(runtime, row["workflow_id"], run_id, may_be_closed=may_be_closed)
+    await _write(runtime, connection, [row], look)
+
+
+async def _look_for(
+    runtime: Runtime, workflow_id: str, run_id: str | None, *, may_be_closed: bool
+) -> Callable[[Connection], None] | None:
+    """Return how to look on the user's connection for a workflow that is not there and open; ``None`` if it is."""
     current = await runtime.read(_find_current, workflow_id, run_id)
     if current is not None and (current.is_open or may_be_closed or current.next_run_id is not None):
-        await _write(runtime, connection, row)
-        return
+        return None
 
     def look(connection: Connection) -> None:
         # A start of this very transaction counts, and one that others have committed.
@@ -154,13 +186,13 @@ async def _write_message(
             raise WorkflowNotFoundError(workflow_id)
         raise WorkflowClosedError(workflow_id, run_id=current.run_id, status=current.status)
 
-    await _write(runtime, connection, row, look)
+    return look
 
 
 async def _write(
     runtime: Runtime,
     connection: object,
-    row: dict[str, Any],
+    rows: Sequence[dict[str, Any]],
     look: Callable[[Connection], None] | None = None,
 ) -> None:
     bell = bell_of(runtime)
@@ -168,10 +200,19 @@ async def _write(
     def write(connection: Connection) -> None:
         if look is not None:
             look(connection)
-        connection.execute(insert(outbox).inline().values(row))
+        # One statement, and each row gets the number after the one before it.
+        connection.execute(insert(outbox).inline().values(rows))
         bell.ring_after(connection)
 
     await run_on(connection, runtime, write)
+
+
+def _signal_row(workflow_id: str, run_id: str | None, signal: SignalReceived, now: int) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for name, value in (("run_id", run_id), ("request_id", signal.request_id), ("headers", signal.headers)):
+        if value:
+            document[name] = value
+    return _row("signal", workflow_id, signal.name, signal.input, document, now)
 
 
 def _row(

@@ -32,10 +32,10 @@ def signals_are_sent_one_after_the_other(stack: ExitStack) -> None:
     """Signals that are to be sent together are sent in several transactions."""
     right = addressed_signals._send
 
-    async def wrong(context: Any, signals: Any, *, to_forks: bool) -> Any:
+    async def wrong(context: Any, signals: Any, *, to_forks: bool, connection: Any) -> Any:
         sent: list[str] = []
         for one in signals:
-            sent += await right(context, [one], to_forks=to_forks)
+            sent += await right(context, [one], to_forks=to_forks, connection=connection)
         return sent
 
     patch(stack, addressed_signals, "_send", wrong)

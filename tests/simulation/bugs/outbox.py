@@ -8,6 +8,7 @@ from typing import Any
 from tests.simulation.bugs.planting import bug, patch
 
 from outlast_runs.outbox import ApplyOutbox, DeleteOutbox
+from outlast_store.reads.outbox import read_waiting
 from outlast_watchdog import outbox
 
 
@@ -36,8 +37,7 @@ def outbox_rows_deleted_later(stack: ExitStack) -> None:
 @bug
 def outbox_read_backwards(stack: ExitStack) -> None:
     """Rows are applied in the wrong order: a signal comes before its start."""
-    right = outbox.read_waiting
-    patch(stack, outbox, "read_waiting", lambda *asked: right(*asked)[::-1])
+    patch(stack, outbox, "read_waiting", lambda *asked: read_waiting(*asked)[::-1])
 
 
 def _delete_uncounted(stack: ExitStack) -> None:

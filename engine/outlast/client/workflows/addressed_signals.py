@@ -72,7 +72,7 @@ class SignalTo:
 
 
 async def signal_many(
-    context: ClientContext, signals: Iterable[SignalTo], *, to_forks: bool
+    context: ClientContext, signals: Iterable[SignalTo], *, to_forks: bool, connection: object = None
 ) -> Sequence[str]:
     """Send signals in one transaction.
 
@@ -80,13 +80,20 @@ async def signal_many(
         context: The client's.
         signals: The signals, in order.
         to_forks: Whether the forks of those workflows get them too.
+        connection: A connection of the user's, in whose transaction they are written to the outbox.
 
     Raises:
         OutlastError: As for :meth:`outlast.Client.signal_many`.
     """
     given = _checked(signals)
+    if to_forks and connection is not None:
+        raise InvalidOptionError(
+            "the forks that there are when your transaction commits are not known yet: give to_forks or connection",
+            field="to_forks",
+        )
     if not context.interceptors:
-        return await _send(context, [(one, None) for one in given], to_forks=to_forks)
+        plain = [(one, None) for one in given]
+        return await _send(context, plain, to_forks=to_forks, connection=connection)
 
     async def innermost(call: SignalMany) -> Sequence[str]:
         changed: list[tuple[SignalTo, dict[str, Any] | None]] = []
@@ -94,7 +101,7 @@ async def signal_many(
             signal = SignalTo(one.workflow_id, one.name, *one.args, request_id=one.request_id)
             signal.call = SignalCall(one.name, one.args, before.call.signature)
             changed.append((signal, checked_headers(one.headers)))
-        return await _send(context, changed, to_forks=call.to_forks)
+        return await _send(context, changed, to_forks=call.to_forks, connection=connection)
 
     call = SignalMany(
         [
@@ -137,7 +144,11 @@ def _checked(signals: Iterable[SignalTo]) -> list[SignalTo]:
 
 
 async def _send(
-    context: ClientContext, signals: Sequence[tuple[SignalTo, dict[str, Any] | None]], *, to_forks: bool
+    context: ClientContext,
+    signals: Sequence[tuple[SignalTo, dict[str, Any] | None]],
+    *,
+    to_forks: bool,
+    connection: object,
 ) -> Sequence[str]:
     if not signals:
         return []
@@ -148,6 +159,10 @@ async def _send(
         )
         for one, headers in signals
     ]
+    if connection is not None:
+        from outlast.outbox.writing import write_signals
+
+        return await write_signals(context.runtime, connection, events)
     wanted = list(dict.fromkeys(workflow_id for workflow_id, _ in events))
     while True:
         current = await context.runtime.read(find_current_runs, wanted)
