@@ -120,10 +120,7 @@ def test_a_rate_can_be_typed_as_it_is_shown(outlast: Command, typed: str, shown:
 
 def test_what_is_wrong_is_said_in_the_words_of_the_command(outlast: Command) -> None:
     outlast("queue", "define", "mails")
-    assert (
-        "give one, such as --concurrency (`outlast queue update"
-        in outlast("queue", "update", "mails").err
-    )
+    assert "give one, such as --concurrency (`outlast queue update" in outlast("queue", "update", "mails").err
     assert "if_exists is update (these limits" in outlast("queue", "define", "mails").err
     for wrong in ("day", "5", "per day", "5/month", "x/day"):
         assert (
