@@ -179,6 +179,34 @@ def test_reset(outlast: Command) -> None:
     assert outlast("reset", "nobody").code == 3
 
 
+def test_resume_and_fork(outlast: Command) -> None:
+    outlast("start", "sleep_long", "--id", "s")
+    refused = outlast("resume", "s")
+    assert (refused.code, "only what has ended can be resumed" in refused.err) == (1, True)
+    outlast("terminate", "s")
+    done = outlast("resume", "s", "--reason", "again")
+    assert done.out.startswith("resumed s: it continues as run ")
+    assert outlast("resume", "s", "--queue", "q", "--no-queue").code == 2
+    assert outlast("resume", "nobody").code == 3
+    made = outlast("fork", "s", "--to", "first-workflow-task", "--id", "s-trial", "--json").json
+    assert (made["workflow_id"], made["existed"]) == ("s-trial", False)
+    assert outlast("fork", "s", "--id", "s-trial").code != 0
+    again = outlast("fork", "s", "--id", "s-trial", "--duplicate-policy", "return_existing")
+    assert "s-trial is open already" in again.out
+    assert (outlast("fork", "s", "--before", "99").code, outlast("fork", "s", "--id", "s").code) == (1, 2)
+    assert [line["workflow_id"] for line in outlast("list", "--forked-from", "s", "--json").lines] == [
+        "s-trial"
+    ]
+    found = {line["workflow_id"] for line in outlast("list", "--was-forked-from", "--json").lines}
+    assert found == {"s"}
+    assert "s-trial" in outlast("describe", "s").out
+    assert outlast("describe", "s-trial", "--json").json["forks"] == []
+    outlast("terminate", "s-trial")
+    assert outlast("bulk", "resume", "--forked-from", "s", "--yes").out == "resume: done for 1 of 1 run\n"
+    for id in ("s", "s-trial"):
+        outlast("terminate", id)
+
+
 def test_signal(outlast: Command) -> None:
     outlast("start", "sleep_long", "--id", "s")
     sent = outlast("signal", "s", "note", "--input", '"a"', "--input", "2", "--request-id", "k")

@@ -217,6 +217,36 @@ async def test_a_run_is_reset_from_its_page(served: Served) -> None:
     assert await served.client.handle("g-1").result() == "hello ada"
 
 
+async def test_a_run_is_resumed_and_forked_from_its_page(served: Served) -> None:
+    handle = await served.client.start("Waiting", id="w-1")
+    page = (await served.web.get("/workflows/w-1")).text
+    assert "Resume it now" in page
+    assert "data-stopped" not in page
+    await handle.terminate()
+    assert "data-stopped" in (await served.web.get("/workflows/w-1")).text
+    answer = await served.web.post(
+        "/workflows/w-1/resume", data={"reason": "again", "execution_timeout": "1h"}
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, "/workflows/w-1")
+    assert (await served.client.describe("w-1")).run.run_number == 2
+    answer = await served.web.post(
+        "/workflows/w-1/fork", data={"to": "first-workflow-task", "fork_id": "w-1-trial"}
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, "/workflows/w-1-trial")
+    assert 'href="/workflows/w-1-trial"' in (await served.web.get("/workflows/w-1")).text
+    assert 'href="/workflows/w-1"' in (await served.web.get("/workflows/w-1-trial")).text
+    listed = (await served.web.get("/", params={"forked_from": "w-1"})).text
+    assert "Forks of" in listed
+    assert "w-1-trial" in listed
+    await served.client.handle("w-1-trial").terminate()
+    asked = await served.web.get("/bulk", params={"action": "resume", "forked_from": "w-1"})
+    address, fields = form_of(asked.text)
+    assert "Resume 1 workflow now" in asked.text
+    assert "Done for 1 workflow." in (await served.web.post(address, data={**fields, "timeout": "2h"})).text
+    nothing = (await served.web.get("/bulk", params={"action": "resume", "id_prefix": "w-1"})).text
+    assert "Resume 0 workflows" in nothing, "they are open"
+
+
 async def test_a_closed_run_is_deleted_from_its_page(served: Served) -> None:
     await served.client.execute("Greeting", "ada", id="g-1")
     answer = await served.web.post("/workflows/g-1/delete")

@@ -341,6 +341,38 @@ async def test_a_workflow_is_reset_and_what_can_not_be_is_a_conflict(served: Ser
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:outlast:problem:reset-refused")
 
 
+async def test_a_workflow_is_resumed_and_forked(served: Served) -> None:
+    id = await started(served)
+    refused = await served.web.post(f"/api/workflows/{id}/resume", json={})
+    assert (refused.status_code, refused.json()["type"]) == (
+        409,
+        "urn:outlast:problem:workflow-not-resumable",
+    )
+    await served.web.post(f"/api/workflows/{id}/terminate", json={})
+    answer = await served.web.post(f"/api/workflows/{id}/resume", json={"reason": "again", "queue": None})
+    assert answer.status_code == 201, answer.text
+    assert (await served.client.describe(id)).run.run_id == answer.json()["run_id"]
+
+    body = {"to": "first-workflow-task", "workflow_id": "trial", "reason": "try"}
+    answer = await served.web.post(f"/api/workflows/{id}/fork", json=body)
+    assert (answer.status_code, answer.json()["workflow_id"]) == (201, "trial"), answer.text
+    taken = await served.web.post(f"/api/workflows/{id}/fork", json=body)
+    assert taken.json()["type"] == "urn:outlast:problem:workflow-already-started"
+    wrong = await served.web.post(f"/api/workflows/{id}/fork", json={"before": 0})
+    assert wrong.status_code == 422
+    described = (await served.web.get(f"/api/workflows/{id}")).json()
+    assert described["forks"] == ["trial"]
+    for params, found in (({"forked_from": id}, ["trial"]), ({"was_forked_from": "true"}, [id])):
+        runs = (await served.web.get("/api/workflows", params={**params, "latest": "true"})).json()["runs"]
+        assert [run["workflow_id"] for run in runs] == found
+
+    await served.web.post("/api/workflows/trial/terminate", json={})
+    many = await served.web.post("/api/bulk/resume", params={"forked_from": id}, json={"reason": "all"})
+    assert many.json()["done"] == 1
+    for one in (id, "trial"):
+        await served.client.handle(one).terminate()
+
+
 async def test_a_closed_workflow_is_deleted_and_an_open_one_only_if_that_is_meant(served: Served) -> None:
     id = await started(served)
     refused = await served.web.delete(f"/api/workflows/{id}")
