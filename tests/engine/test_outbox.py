@@ -475,6 +475,21 @@ async def test_what_is_refused_after_the_commit_is_kept_and_can_be_tried_again(
             await verb(entries[0].outbox_id)
 
 
+async def test_a_workflow_that_is_deleted_takes_its_refused_rows_along(
+    client: Client, own_engine: Engine
+) -> None:
+    handle = await client.start(Collecting.run, 1, id="w")
+    sql = "INSERT INTO outlast_outbox (kind, workflow_id, name, args) VALUES ('signal', :w, 'add', '[1]')"
+    await handle.terminate()
+    with own_engine.begin() as connection:
+        for workflow_id in ("w", "nobody"):
+            connection.execute(text(sql), {"w": workflow_id})
+    await client.outbox.drain()
+    assert len(await client.outbox.list(state="refused")) == 2
+    await client.delete("w")
+    assert [entry.workflow_id for entry in await client.outbox.list()] == ["nobody"]
+
+
 async def test_a_waiting_row_can_be_deleted(client: Client, own_engine: Engine) -> None:
     sql = (
         "INSERT INTO outlast_outbox (kind, workflow_id, name, args) VALUES ('start', 'w', 'Doubling', '[1]')"

@@ -121,6 +121,9 @@ class DeleteChainStep(BaseChange):
             instance.current_run_id, instance.run_count, instance.workflow_type = left[0]
         else:
             batch.execute("DELETE FROM workflow_instances WHERE workflow_id = ?", (self.workflow_id,))
+            # What waits is still to happen; what was refused holds the workflow's data.
+            text = "DELETE FROM outlast_outbox WHERE workflow_id = ? AND state = 'refused'"
+            batch.execute(text, (self.workflow_id,))
 
 
 class Chain(NamedTuple):
