@@ -145,5 +145,47 @@ class Leaving:
         await workflow.execute_child("Greeting", "child", id=child_id)
 
 
-WORKFLOWS = [Asking, Greeting, Waiting, Crawling, Importing, Failing, Echoing, Paying, FanningOut, Leaving]
-ACTIVITIES = [ask, greet, crawl, import_rows, charge]
+@activity.defn(start_to_close_timeout=60)
+async def speak(words: list[str]) -> None:
+    for word in words:
+        activity.stream("words").write({"word": word})
+
+
+@workflow.defn
+class Speaking:
+    """Publishes words, by an activity and on its own, until it is told to stop."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    @workflow.run
+    async def run(self, words: list[str]) -> str:
+        await speak(words)
+        await workflow.wait_condition(lambda: self.stopped)
+        workflow.stream("words").write(None)
+        workflow.stream("words").close()
+        return "spoken"
+
+    @workflow.signal
+    def say(self, word: str) -> None:
+        workflow.stream("words").write({"word": word})
+
+    @workflow.signal
+    def stop(self) -> None:
+        self.stopped = True
+
+
+WORKFLOWS = [
+    Asking,
+    Greeting,
+    Waiting,
+    Crawling,
+    Importing,
+    Failing,
+    Echoing,
+    Paying,
+    FanningOut,
+    Leaving,
+    Speaking,
+]
+ACTIVITIES = [ask, greet, crawl, import_rows, charge, speak]

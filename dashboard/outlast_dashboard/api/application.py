@@ -19,6 +19,7 @@ from outlast_dashboard.api.routes import (
     outbox,
     queues,
     schedules,
+    streams,
     workflows,
 )
 from outlast_dashboard.problems import answer_with_problems
@@ -47,6 +48,7 @@ def make_api() -> FastAPI:
     for router in (
         workflows.router,
         history.router,
+        streams.router,
         actions.router,
         activities.router,
         bulk.router,

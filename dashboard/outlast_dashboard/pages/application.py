@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from outlast.errors import OutlastError
 from outlast_dashboard.pages import login, operations, queues, start
 from outlast_dashboard.pages.problem import problem_page
-from outlast_dashboard.pages.run import actions, page
+from outlast_dashboard.pages.run import actions, page, stream
 from outlast_dashboard.pages.runs import bulk, listing
 from outlast_dashboard.pages.schedules import form as schedule_form
 from outlast_dashboard.pages.schedules import routes as schedules
@@ -31,7 +31,7 @@ def make_pages() -> FastAPI:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in (
         *(login.router, listing.router, bulk.router, start.router),
-        *(page.router, actions.router, queues.router),
+        *(page.router, stream.router, actions.router, queues.router),
         *(schedule_form.router, schedules.router, operations.router),
     ):
         app.include_router(router)

@@ -59,6 +59,9 @@ COMMANDS: Final[dict[str, Listed]] = {
         "describe",
     ),
     "history": Listed("Print the events of a run, in order.", "outlast.cli.workflows.history", "history"),
+    "stream": Listed(
+        "Print the items of a workflow's stream, in order.", "outlast.cli.workflows.stream", "stream"
+    ),
     "export": Listed(
         "Write runs and their histories as JSON, one document on each line.",
         "outlast.cli.histories.files",

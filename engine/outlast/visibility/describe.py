@@ -19,6 +19,7 @@ from outlast.visibility.views import (
     PendingUpdate,
     QueuePlace,
     RunDescription,
+    StreamView,
     WorkerView,
     WorkflowDescription,
 )
@@ -94,6 +95,12 @@ def _description(found: StoredDescription, now: int, converter: DataConverter) -
             for name, count in sorted(names.items())
         ),
         receiving=tuple(found.messages.receiving),
+        streams=tuple(
+            StreamView(
+                name=row.name, items=row.next_offset, bytes=row.bytes, closed_at=instant(row.closed_at)
+            )
+            for row in found.streams
+        ),
         failures=tuple(_failure(row, found.failure_events) for row in found.failures),
         attention=kinds_of(found.attention),
         attention_reasons=reasons(

@@ -277,6 +277,21 @@ class PendingSignal(View):
     without_handler: bool
 
 
+class StreamView(View):
+    """A stream of the workflow's chain.
+
+    Attributes:
+        items: How many items were written.
+        bytes: The size of their values, as JSON text.
+        closed_at: Since when it is closed; ``None`` while more may come.
+    """
+
+    name: str
+    items: int
+    bytes: int
+    closed_at: Instant | None
+
+
 class FailureView(View):
     """A failure that was recorded for the run.
 
@@ -326,6 +341,7 @@ class WorkflowDescription(View):
         described_at: When the snapshot was taken, by the engine's clock.
         receiving: The names of the signals that the code waits to receive, in the order of its calls.
         forks: The ids of its first forks, at most 20.
+        streams: The streams of its chain by name, a hundred at most.
     """
 
     workflow_id: str
@@ -344,6 +360,7 @@ class WorkflowDescription(View):
     described_at: Instant
     receiving: tuple[str, ...] = ()
     forks: tuple[str, ...] = ()
+    streams: tuple[StreamView, ...] = ()
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("WorkflowDescription")

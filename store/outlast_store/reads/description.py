@@ -18,9 +18,10 @@ from outlast_store.reads.queues import count_ahead
 from outlast_store.reads.requests import Messages, find_unanswered_updates, read_messages
 from outlast_store.reads.runs import find_failures, find_open_timers, find_run
 from outlast_store.reads.serving import ACTIVITY, WORKFLOW, Polled
+from outlast_store.reads.streams import find_streams
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import search_index, tables
-from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, WorkerRow
+from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, StreamRow, WorkerRow
 from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE
 from outlast_workflow.primitives.enums import ActivityStatus, RunStatus
 
@@ -29,6 +30,8 @@ MOST_UNSEEN: Final = 1000
 """How many of the signals that no workflow task has seen are counted at most."""
 MOST_FORKS: Final = 20
 """How many of the forks of a workflow are named."""
+MOST_STREAMS: Final = 100
+"""How many of a chain's streams are read."""
 MOST_LINES: Final = 20
 """How many lines are looked at that the activities of a run stand in."""
 
@@ -63,6 +66,7 @@ class StoredDescription:
     """The events that failures led to, as JSON text by seq."""
     workers: dict[str, WorkerRow]
     attention: list[Need]
+    streams: list[StreamRow] = field(default_factory=list)
     ahead: int | None = None
     """How many of its partition stand before it in the line of its queue, if it stands there."""
     forks: list[str] = field(default_factory=list)
@@ -128,6 +132,7 @@ def describe_run(
             failure_events=_events(connection, run_id, [row.event_seq for row in recorded]),
             workers={worker.worker_id: worker for worker in everyone},
             attention=attention.get(run_id, []),
+            streams=find_streams(connection, run.first_run_id, MOST_STREAMS),
             ahead=count_ahead(connection, run) if run.queued_at is not None else None,
             forks=find_forks(connection, workflow_id, MOST_FORKS),
             hold_ups=_hold_ups(connection, run, activities, polled, now),

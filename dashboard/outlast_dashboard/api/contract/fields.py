@@ -97,6 +97,7 @@ _Decoded = Annotated[str, AfterValidator(decoded), WithJsonSchema(_SEGMENT)]
 WorkflowId = Annotated[_Decoded, Path(description="The workflow id, percent-encoded.")]
 HandlerName = Annotated[_Decoded, Path(description="The handler's name, percent-encoded.")]
 MemoName = Annotated[_Decoded, Path(description="The name of the field of the memo, percent-encoded.")]
+StreamName = Annotated[_Decoded, Path(description="The stream's name, percent-encoded.")]
 QueueName = Annotated[_Decoded, Path(description="The queue's name, percent-encoded.")]
 ScheduleId = Annotated[_Decoded, Path(description="The schedule's id, percent-encoded.")]
 WaitQuery = Annotated[

@@ -250,6 +250,25 @@ class HistoryPage(View):
     next_after_seq: int | None
 
 
+class StreamItemView(View):
+    """An item of a stream. ``activity_id`` and ``attempt`` are those of the activity that wrote it, if one did."""
+
+    offset: int
+    value: Any
+    written_at: Instant
+    run_id: str
+    activity_id: int | None
+    attempt: int | None
+
+
+class StreamPage(View):
+    """Items in order. ``next_start`` is the ``start`` of the next page; ``ended`` says that it will have none."""
+
+    items: list[StreamItemView]
+    next_start: int
+    ended: bool
+
+
 class Health(View):
     """Whether the control plane works."""
 

@@ -16,7 +16,7 @@ from outlast_workflow.errors import InvalidOptionError
 MOST_SEQ: Final = 2**53 - 1
 MOST_SPAN_MS: Final = 10**15
 
-EventKind = Literal["", "run", "activities", "timers", "children", "messages", "markers", "tasks"]
+EventKind = Literal["", "run", "activities", "timers", "children", "messages", "streams", "markers", "tasks"]
 Order = Literal["newest", "oldest"]
 View = Literal["events", "groups"]
 

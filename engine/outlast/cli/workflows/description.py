@@ -28,6 +28,7 @@ from outlast.visibility.views import (
     PendingTimer,
     PendingUpdate,
     QueuePlace,
+    StreamView,
     WorkerView,
     WorkflowDescription,
 )
@@ -89,6 +90,8 @@ def _show_description(found: WorkflowDescription) -> None:
         show("", f"waits to receive: {', '.join(found.receiving)}")
     if found.pending_signals:
         show("", _signals(found.pending_signals, receives=bool(found.receiving)))
+    if found.streams:
+        show("", _streams(found.streams))
     failures = _alike(_untold(found))
     if failures:
         show("", Text("latest failures", style="bold"))
@@ -283,6 +286,14 @@ def _signals(signals: Sequence[PendingSignal], *, receives: bool) -> FittedTable
         # Code that receives messages reads them in its own time; where it receives none, the name may be misspelt.
         style = "red" if signal.without_handler and not receives else ""
         made.add_row(signal.name, str(signal.count), Text(why, style=style))
+    return made
+
+
+def _streams(streams: Sequence[StreamView]) -> FittedTable:
+    made = table("STREAM", "ITEMS", "BYTES", "", title="streams")
+    for stream in streams[:MOST_SHOWN]:
+        ended = f"closed {clock(stream.closed_at)}" if stream.closed_at is not None else ""
+        made.add_row(stream.name, f"{stream.items:,}", f"{stream.bytes:,}", ended)
     return made
 
 

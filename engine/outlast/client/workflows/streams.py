@@ -52,6 +52,7 @@ class StreamItems(Generic[T]):
 
     Attributes:
         offset: The offset of the next item that is to be read from the database.
+        ended: Whether it is known that no item will come at that offset: the stream is closed, or its chain.
     """
 
     def __init__(
@@ -72,13 +73,14 @@ class StreamItems(Generic[T]):
                 "start must be the offset of an item, a whole number from 0", field="start"
             )
         self.offset = start
+        self.ended = False
         self._name = validate_stream(name)
         self._timeout = None if timeout is None else timeout_seconds("timeout", timeout)
         self._item_type = item_type
         self._context = context
         self._workflow_id = workflow_id
         self._run_id = run_id
-        self._first_run_id: str | None = None
+        self._first_run_id = self._last_run_id = ""
         self._page: deque[StreamItem[T]] = deque()
 
     def __aiter__(self) -> AsyncIterator[StreamItem[T]]:
@@ -110,30 +112,50 @@ class StreamItems(Generic[T]):
             raise StreamTimeoutError(
                 self._workflow_id, self._name, offset=self.offset, timeout_seconds=self._timeout
             ) from None
+        return self._items(rows)
+
+    async def ready(self) -> Sequence[StreamItem[T]]:
+        """Return the next items that are there already, 500 at most, without waiting; the errors are as above."""
+        await self._find_chain()
+        return self._items(await self._look())
+
+    def _items(self, rows: Sequence[StreamItemRow]) -> Sequence[StreamItem[T]]:
         items = [item_of(row, self._context.converter, self._item_type) for row in rows]
         if rows:
             self.offset = rows[-1].item_offset + 1
         return items
 
     async def _next_rows(self) -> Sequence[StreamItemRow]:
-        runtime = self._context.runtime
-        if self._run_id is None:
-            self._run_id = await current_run_id(runtime, self._workflow_id)
-        if self._first_run_id is None:
-            run = await row_of(runtime, self._workflow_id, self._run_id)
-            self._first_run_id = run.first_run_id
-        first_run_id = self._first_run_id
-        with runtime.stream_waits.waiting((first_run_id, self._name), self._run_id) as wait:
+        run_id = await self._find_chain()
+        waits = self._context.runtime.stream_waits
+        with waits.waiting((self._first_run_id, self._name), run_id) as wait:
             while True:
                 # Before the look: what comes during it is news.
                 wait.news.clear()
-                found = await runtime.read(
-                    look_at_stream, first_run_id, self._name, self.offset, self._run_id, ITEMS_PER_PAGE
-                )
-                self._run_id = wait.run_id = found.run_id
-                if found.items or found.ended:
-                    return found.items
+                rows = await self._look()
+                wait.run_id = self._last_run_id
+                if rows or self.ended:
+                    return rows
                 await wait.news.wait()
+
+    async def _find_chain(self) -> str:
+        """Find the chain at the first look; return its last run, as far as it is known."""
+        runtime = self._context.runtime
+        if not self._last_run_id:
+            run_id = self._run_id
+            if run_id is None:
+                run_id = await current_run_id(runtime, self._workflow_id)
+            run = await row_of(runtime, self._workflow_id, run_id)
+            self._first_run_id, self._last_run_id = run.first_run_id, run.run_id
+        return self._last_run_id
+
+    async def _look(self) -> Sequence[StreamItemRow]:
+        found = await self._context.runtime.read(
+            look_at_stream, self._first_run_id, self._name, self.offset, self._last_run_id, ITEMS_PER_PAGE
+        )
+        self._last_run_id = found.run_id
+        self.ended = found.ended
+        return found.items
 
 
 def item_of(row: StreamItemRow, converter: DataConverter, item_type: Any = None) -> StreamItem[Any]:
