@@ -37,8 +37,9 @@ def publisher(url: str) -> Iterator[None]:
 
 
 def test_items_are_printed_and_followed_until_the_end(outlast: Command) -> None:
-    outlast("start", "Publishing", "--id", "p")
-    outlast("signal", "p", "say", '"stop"')
+    assert outlast("start", "Publishing", "--id", "p").code == 0
+    signalled = outlast("signal", "p", "say", "--input", '"stop"')
+    assert signalled.code == 0, signalled.err
     followed = outlast("stream", "p", "words", "--follow", "--json")
     assert followed.code == 0, followed.err
     assert [(item["offset"], item["value"]) for item in followed.lines] == [(0, {"first": 1}), (1, "stop")]

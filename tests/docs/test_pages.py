@@ -36,6 +36,7 @@ PROGRAMS = [
     "schedules.md",
     "search.md",
     "signals.md",
+    "streams.md",
     "sync-workflows.md",
     "tracing.md",
     "transactions.md",

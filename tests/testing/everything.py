@@ -10,7 +10,7 @@ import pytest
 from tests.engine import answerers, family, programs, talkers
 from tests.queued import write_queue
 
-from outlast import Every, workflow
+from outlast import Every, activity, workflow
 from outlast.errors import UpdateRejectedError
 from outlast.testing import TestEnvironment, check_database
 from outlast_runs.claims import ClaimRuns
@@ -27,6 +27,23 @@ async def noted() -> None:
     """Has a memo and search attributes, of its start and its own."""
     workflow.upsert_memo({"step": 1})
     workflow.upsert_search_attributes({"amount": 5, "customer": None})
+    await asyncio.sleep(LONG)
+
+
+@activity.defn(start_to_close_timeout=60)
+async def publish() -> None:
+    for value in ("one", "two"):
+        activity.stream("both").write(value)
+
+
+@workflow.defn
+async def published() -> None:
+    """Writes to streams, by its code and by an activity; one is closed."""
+    workflow.stream("both").write("begin")
+    workflow.stream("other").write(1)
+    await publish()
+    workflow.stream("both").write("end")
+    workflow.stream("both").close()
     await asyncio.sleep(LONG)
 
 
@@ -88,10 +105,10 @@ async def through_a_queue() -> None:
 
 async def live() -> bytes:
     """Open and closed runs, chains, families, retries, timers, requests; activities and children in each state."""
-    workflows = [*programs.WORKFLOWS, *family.WORKFLOWS, noted, impatient, parenting, leaving]
+    workflows = [*programs.WORKFLOWS, *family.WORKFLOWS, noted, published, impatient, parenting, leaving]
     workflows += [through_a_queue, talkers.Collector, talkers.Deaf, answerers.Cart]
     programs.calls.clear()
-    async with TestEnvironment(workflows=workflows, activities=programs.ACTIVITIES) as env:
+    async with TestEnvironment(workflows=workflows, activities=[*programs.ACTIVITIES, publish]) as env:
         await _begin(env)
         await _speak(env)
         await env.client.start(programs.retrying, "still-flaky", 99, id="backing-off")
@@ -122,6 +139,7 @@ async def _begin(env: TestEnvironment) -> None:
     await start("strict", 1, "no date", id="stuck")
     about = StartOptions(memo={"who": "ada"}, search_attributes={"customer": "c-7", "step": "first"})
     await start(noted, id="noted", options=about)
+    await start(published, id="published")
     await start(impatient, id="impatient")
     await start(parenting, id="parent", options=StartOptions(execution_timeout=MOST_S))
     await write_queue(env.client.runtime.journal, "slow", concurrency=1)

@@ -17,6 +17,7 @@ from tests.testing import (
     planted_requests,
     planted_runs,
     planted_schedules,
+    planted_streams,
     planted_waking,
 )
 from tests.testing.planting import Planted, copy_of, rules, run_of, seen_by, violations
@@ -34,6 +35,7 @@ from outlast.testing.invariants import (
     queues,
     requests,
     schedules,
+    streams,
     waking,
 )
 from outlast_store.database.sql_text import fetch
@@ -50,6 +52,7 @@ PLANTED: dict[ModuleType, Planted] = {
     queues: planted_queues.PLANTED,
     requests: planted_requests.PLANTED,
     schedules: planted_schedules.PLANTED,
+    streams: planted_streams.PLANTED,
     waking: planted_waking.PLANTED,
 }
 """By the file of the checker whose rules it breaks."""

@@ -32,6 +32,7 @@ from outlast.testing.invariants.parents import ENDS, check_parents
 from outlast.testing.invariants.queues import check_queued, check_slots, run_deadline_of
 from outlast.testing.invariants.requests import check_messages, check_requests, check_signals_applied
 from outlast.testing.invariants.schedules import check_schedules
+from outlast.testing.invariants.streams import check_streams
 from outlast.testing.invariants.waking import check_awake
 from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.schema import tables
@@ -46,6 +47,8 @@ from outlast_store.schema.rows import (
     RequestRow,
     RunRow,
     ScheduleRow,
+    StreamItemRow,
+    StreamRow,
 )
 from outlast_store.transitions.queued_runs import START_TIMER
 from outlast_workflow.history import events
@@ -144,6 +147,8 @@ class _Checker:
         self.debounces = [DebounceRow(*row) for row in _all(connection, tables.debounces)]
         self.outbox = [OutboxRow(*row) for row in _all(connection, tables.outbox)]
         self.schedules = [ScheduleRow(*row) for row in _all(connection, tables.schedules)]
+        self.streams = [StreamRow(*row) for row in _all(connection, tables.streams)]
+        self.items = [StreamItemRow(*row) for row in _all(connection, tables.stream_items)]
         for request in self.requests:
             self.requests_of[request.run_id].append(request)
 
@@ -192,6 +197,9 @@ class _Checker:
         for where, what in check_debounces(self.debounces, self.runs, histories):
             self.say(where, what)
         for where, what in check_schedules(self.schedules, self.runs, histories):
+            self.say(where, what)
+        found = check_streams(self.streams, self.items, self.runs, histories, deleting=self.deleting)
+        for where, what in found:
             self.say(where, what)
         return self.violations
 
