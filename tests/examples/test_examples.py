@@ -41,6 +41,7 @@ SAID = {
     "approval_inbox": "left: 2",
     "approval_webhook": "and once more with 200",
     "codecs": "Ada: secret",
+    "token_stream": "event: end",
     "nightly_report": "report-us 0 2 * * * (America/New_York)",
     "fan_out_import": "Report(rows=19000, failed=[13])",
     "order_saga": "released chair",
