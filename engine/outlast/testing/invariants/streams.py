@@ -30,6 +30,7 @@ def check_streams(
     """
     by_stream: dict[StreamKey, list[StreamItemRow]] = defaultdict(list)
     written: dict[tuple[str, int], StreamItemRow] = {}
+    forks = {run_id for run_id, history in histories.items() if _copied_through(history, "forked_from")}
     for item in items:
         by_stream[item.first_run_id, item.name].append(item)
         where = f"stream {item.name!r} of chain {item.first_run_id}"
@@ -37,9 +38,10 @@ def check_streams(
             yield where, f"has event {item.seq} of run {item.run_id} twice, at {twin.item_offset} too"
         if item.seq is not None:
             written[item.run_id, item.seq] = item
-        if (item.seq is None) == (item.activity_id is None) or (item.activity_id is None) != (
-            item.attempt is None
-        ):
+        # A fork leaves out who wrote an item that it has from runs before its original.
+        by_nobody = item.seq is None and item.activity_id is None and item.first_run_id not in forks
+        by_both = item.seq is not None and item.activity_id is not None
+        if by_nobody or by_both or (item.activity_id is None) != (item.attempt is None):
             yield where, f"has item {item.item_offset}, which neither code nor one attempt has written"
     known = {stream.key for stream in streams}
     for key in sorted(by_stream.keys() - known):
@@ -73,6 +75,12 @@ def _check_items(stream: StreamRow, items: Sequence[StreamItemRow]) -> Iterator[
             attempts[key] = max(item.attempt, attempts.get(key, 0))
 
 
+def _copied_through(history: Sequence[Event], how: str) -> int:
+    """Return the last event that a run has from another one, by a ``reset`` or as ``forked_from``; else 0."""
+    source = getattr(history[0], how, None) if history else None
+    return int(source["seq"]) if source else 0
+
+
 def _check_written(
     written: Mapping[tuple[str, int], StreamItemRow],
     runs: Mapping[str, RunRow],
@@ -82,10 +90,10 @@ def _check_written(
         run = runs.get(run_id)
         if run is None:
             continue
-        source = getattr(history[0], "reset", None) if history else None
+        copied = max(_copied_through(history, "reset"), _copied_through(history, "forked_from"))
         for seq, event in enumerate(history, 1):
-            # A reset copies events, not items: those are in the streams already.
-            if not isinstance(event, StreamWritten) or (source is not None and seq <= source["seq"]):
+            # A reset copies events, not items: those are in the streams already. A fork copies items.
+            if not isinstance(event, StreamWritten) or seq <= copied:
                 continue
             item = written.get((run_id, seq))
             if item is None:
