@@ -15,7 +15,8 @@ from tests.queued import write_queue
 from outlast.runtime.schema_check import ensure_schema
 from outlast_runs.admission import SPARE_PARTITIONS, Admission, AdmitFromQueue, Taker
 from outlast_runs.claims import ClaimRuns, ReleaseRuns, StealRuns
-from outlast_runs.run_change import RequestCancellation, SetStartDelay, TerminateRun
+from outlast_runs.run_change import RequestCancellation, TerminateRun
+from outlast_runs.start_delays.change import SetStartDelay
 from outlast_store.database.database import Database
 from outlast_store.database.sql_text import columns_of
 from outlast_store.database.urls import DatabaseUrl

@@ -16,8 +16,8 @@ from outlast.client.intercepted_calls import (
 from outlast.client.workflows.run_reader import RunReader
 from outlast.histories.fork import Forked, ForkOptions, fork
 from outlast.histories.reset import reset, resume
-from outlast_runs import run_change
 from outlast_runs.run_change import RequestCancellation, TerminateRun
+from outlast_runs.start_delays.change import SetStartDelay as MoveStart
 from outlast_store.journal.batch import Change
 from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyBegunError, WorkflowClosedError
@@ -138,9 +138,7 @@ class RunControl(RunReader[T]):
     async def _send_start_delay(self, delay: Seconds | None, until: datetime | None) -> None:
         wait, begin = start_of(delay, until)
         try:
-            await self._send(
-                lambda run_id: run_change.SetStartDelay(self.workflow_id, run_id, delay=wait, until=begin)
-            )
+            await self._send(lambda run_id: MoveStart(self.workflow_id, run_id, delay=wait, until=begin))
         except WorkflowClosedError as error:
             raise WorkflowAlreadyBegunError(
                 error.workflow_id, run_id=error.run_id, status=error.status
