@@ -133,6 +133,10 @@ class Workers:
         self.processes[place] = self._start()
         self.kills += 1
 
+    def revive(self) -> None:
+        """Start again those that have ended: one that begins while the server is away does."""
+        self.processes = [process if process.poll() is None else self._start() for process in self.processes]
+
     async def freeze(self, rng: random.Random) -> None:
         """Stop one for longer than its lease: it comes back as a zombie."""
         process = rng.choice(self.processes)
@@ -190,6 +194,9 @@ async def campaign(
                     await crew.freeze(rng)
                 else:
                     await asyncio.to_thread(rng.choice(more_faults))
+            while not done.done():
+                crew.revive()
+                await asyncio.wait([done], timeout=1)
             await done
     finally:
         crew.close()
