@@ -50,6 +50,7 @@ SAID = {
     "order_outbox": "1 order, 1 workflow",
     "transfer": "after 2 tries Ada has 7500 cents and Bob 2500",
     "polling": "asked 8 times in 3 runs",
+    "trial_fork": "the bill adds up to 7, the order was fetched 1 time",
 }
 
 
