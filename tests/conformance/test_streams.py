@@ -136,3 +136,20 @@ async def test_the_limit_of_items_is_that_of_all_streams_of_the_chain(
         await journal.apply(items(run, row, "a", "b", "c", limits=limits))
     assert await journal.apply(items(run, row, "a", "b", limits=limits)) is None
     assert [value for _, value in values_of(database, run)] == ['"a"', '"b"']
+
+
+async def test_a_close_by_another_process_is_seen_by_one_that_wrote_before(
+    journal: Journal, database: Database
+) -> None:
+    run, row = await claimed(journal)
+    assert await journal.apply(items(run, row, "one")) is None
+    if database.url.memory:
+        await journal.apply(written(run, "s", close=True))
+    else:
+        other = Journal(database, database.environment)
+        other.committer.connect()
+        await other.apply(written(run, "s", close=True))
+        await other.close()
+    with pytest.raises(StreamClosedError):
+        await journal.apply(items(run, row, "late"))
+    assert values_of(database, run) == [(0, '"one"')]
