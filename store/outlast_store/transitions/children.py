@@ -234,7 +234,7 @@ _CHILDREN = """
         SELECT r.run_id, r.previous_run_id, chain.depth + 1 FROM chain
         JOIN workflow_runs r ON r.run_id = chain.previous_run_id WHERE chain.depth < ?
     )
-    SELECT c.run_id FROM chain JOIN workflow_runs c ON c.parent_run_id = chain.run_id
+    SELECT c.run_id, c.parent_run_id FROM chain JOIN workflow_runs c ON c.parent_run_id = chain.run_id
     WHERE c.closed_at IS NULL AND c.parent_command_id IS NOT NULL AND c.parent_close_policy <> 'abandon'
     ORDER BY c.run_id LIMIT ?"""
 
@@ -261,9 +261,10 @@ def apply_close_policy(batch: Batch, run: RunRow) -> AppliedClosePolicy:
         run: The closed run whose children are open.
     """
     applied = AppliedClosePolicy()
-    found = [row[0] for row in batch.scan(_CHILDREN, (run.run_id, RUNS_IN_A_STEP, CHILDREN_IN_A_STEP))]
-    for child in batch.lock_runs(found):
-        if child.is_open:
+    found: dict[str, str] = dict(batch.scan(_CHILDREN, (run.run_id, RUNS_IN_A_STEP, CHILDREN_IN_A_STEP)))
+    for child in batch.lock_runs(list(found)):
+        # A reset may have given it to a later run of its parent's chain before it was locked.
+        if child.is_open and child.parent_run_id == found[child.run_id]:
             _apply_policy(batch, run, child, applied)
             if child.closed_at is not None and child.cascade_at is not None:
                 applied.due.append(child.run_id)
