@@ -66,7 +66,8 @@ WORKFLOWS = [Sync, Other, Failing]
 
 
 async def bounce(env: TestEnvironment, version: int, **options: Any) -> WorkflowHandle[list[Any]]:
-    return await env.client.debounce(Sync.run, version, **{"key": "user-7", "period": 5, **options})
+    given: dict[str, Any] = {"key": "user-7", "period": 5, **options}
+    return await env.client.debounce(Sync.run, version, **given)
 
 
 def seconds(begun: str, since: datetime) -> float:
@@ -226,8 +227,9 @@ async def test_what_can_not_be_is_refused_and_nothing_is_written(
     async with in_memory(workflows=WORKFLOWS) as env:
         with pytest.raises(InvalidOptionError, match=why):
             await bounce(env, 1, **options)
+        wrong: Any = Sync.run
         with pytest.raises(DurableCallError):
-            await env.client.debounce(Sync.run, key="k", period=5)  # type: ignore[call-arg,arg-type]
+            await env.client.debounce(wrong, key="k", period=5)
         with pytest.raises(QueueNotFoundError):
             await bounce(env, 1, options=StartOptions(queue="nowhere"))
         assert await env.client.count() == 0

@@ -60,7 +60,7 @@ def lifespan(
             )
             if runs or acts or worker:
                 apart = not client.runtime.url.memory if own_thread is None else own_thread
-                options = {**worker} if limits is None else {"limits": limits, **worker}
+                options: dict[str, Any] = {**worker} if limits is None else {"limits": limits, **worker}
                 await stack.enter_async_context(
                     Worker(client, workflows=runs, activities=acts, own_thread=apart, **options)
                 )

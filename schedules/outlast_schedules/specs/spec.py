@@ -120,7 +120,7 @@ class At(Spec):
 
     def __str__(self) -> str:
         more = f" and {len(self._sorted) - 1} more" if len(self._sorted) > 1 else ""
-        first = to_datetime(self._sorted[0])
+        first = to_datetime(next(iter(self._sorted)))
         clock = first.strftime(
             "%Y-%m-%d %H:%M" if first.second == first.microsecond == 0 else "%Y-%m-%d %H:%M:%S"
         )

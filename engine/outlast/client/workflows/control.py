@@ -15,7 +15,7 @@ from outlast.client.intercepted_calls import (
 )
 from outlast.client.workflows.run_reader import RunReader
 from outlast.histories.fork import Forked, ForkOptions, fork
-from outlast.histories.reset import reset, resume
+from outlast.histories.reset import ResumeOptions, reset, resume
 from outlast_runs.run_change import RequestCancellation, TerminateRun
 from outlast_runs.start_delays.change import SetStartDelay as MoveStart
 from outlast_store.journal.batch import Change
@@ -23,7 +23,7 @@ from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyBegunError, WorkflowClosedError
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import Seconds, duration_seconds, validate_reason
-from outlast_workflow.primitives.enums import KEEP, Keep
+from outlast_workflow.primitives.enums import KEEP
 from outlast_workflow.primitives.times import from_datetime, microseconds
 
 if TYPE_CHECKING:
@@ -178,27 +178,17 @@ class RunControl(RunReader[T]):
         )
         return type(self)(self._context, self.workflow_id, run_id, self._result_type)
 
-    async def resume(
-        self,
-        *,
-        reason: str | None = None,
-        execution_timeout: Seconds | None = None,
-        queue: str | Keep | None = KEEP,
-        signals: bool = True,
-        **unknown: Never,
-    ) -> Self:
+    async def resume(self, **options: Unpack[ResumeOptions]) -> Self:
         """Take up a workflow that was cancelled or terminated, that timed out or failed. See ``docs/reset.md``.
 
         A cancelled workflow goes on from before the first cancel request, a terminated or timed-out one from where it
         was, and one that failed repeats its last workflow task. The old handles lead to the new run.
 
         Args:
-            reason: Why, for the history.
-            execution_timeout: A new one, in seconds from now; without it, the chain's execution deadline is kept.
-            queue: The queue to join the line of: another one than before, or ``None`` for none. By default the
-                workflow joins the line of the queue that it was in, if it was in one.
-            signals: Whether the signals after the point are kept.
-            **unknown: Options that there are not: the error says what is meant.
+            **options: ``reason`` is for the history. ``execution_timeout`` is a new one, in seconds from now; without
+                it, the chain's execution deadline is kept. ``queue`` is the queue to join the line of: another one than
+                before, or ``None`` for none; by default that of before. ``signals=False`` drops the signals after the
+                point.
 
         Returns:
             A handle to the new run.
@@ -211,10 +201,18 @@ class RunControl(RunReader[T]):
             WorkflowNotFoundError: There is no such workflow.
             RunNotFoundError: It has no such run.
         """
+        known = ("reason", "execution_timeout", "queue", "signals")
+        unknown = {name: value for name, value in options.items() if name not in known}
         if unknown:
-            refuse_unknown("resume", unknown, ("reason", "execution_timeout", "queue", "signals"))
-        pinned = self.run_id if self._pinned else None
-        call = ResumeWorkflow(self.workflow_id, pinned, reason, execution_timeout, queue, signals)
+            refuse_unknown("resume", unknown, known)
+        call = ResumeWorkflow(
+            self.workflow_id,
+            self.run_id if self._pinned else None,
+            options.get("reason"),
+            options.get("execution_timeout"),
+            options.get("queue", KEEP),
+            options.get("signals", True),
+        )
         interceptors = self._context.interceptors
         if not interceptors:
             run_id = await self._resume(call)
