@@ -41,6 +41,10 @@ def commits_by_text(connection: Connection) -> None:
     connection.execute(text("COMMIT"))
 
 
+def commits_behind_a_comment(connection: Connection) -> None:
+    connection.execute(text("/* app */ -- here\n COMMIT"))
+
+
 def rolls_back(connection: Connection) -> None:
     connection.rollback()
 
@@ -73,6 +77,7 @@ BREAKS: list[Callable[[Connection], None]] = [
     commits,
     commits_unseen,
     commits_by_text,
+    commits_behind_a_comment,
     rolls_back,
     begins_again,
     closes,
@@ -96,6 +101,30 @@ async def test_code_that_ends_its_transaction_fails_and_leaves_nothing(
     assert bank.balances == {"ada": 100, "bob": 0}
     assert bank.entries == bank.events("ActivityCompleted") == 0
     assert len(programs.runs) == 1, "it is not retried"
+
+
+def commits_amid_a_text(connection: Connection) -> None:
+    connection.exec_driver_sql("SELECT 1; COMMIT; BEGIN")
+
+
+async def test_a_commit_amid_a_text_of_statements_is_told(postgresql_url: str) -> None:
+    bank = Bank(postgresql_url)
+    bank.open(ada=100, bob=0)
+    programs.runs.clear()
+    programs.meddle[:] = [commits_amid_a_text]
+    async with (
+        await Client.connect(postgresql_url) as client,
+        Worker(client, workflows=[pays], activities=[programs.transfer, programs.transfer_async]),
+    ):
+        handle = await client.start(pays, "transfer", 5, id="p")
+        with pytest.raises(WorkflowFailedError) as failed:
+            await handle.result()
+    failure = failed.value.__cause__
+    assert isinstance(failure, ActivityError)
+    assert isinstance(failure.__cause__, TransactionEndedError), failure.__cause__
+    assert bank.events("ActivityCompleted") == 0
+    assert len(programs.runs) == 1, "it is not retried"
+    bank.close()
 
 
 def goes_on_after_an_error(connection: Connection) -> None:

@@ -13,6 +13,7 @@ from tests.transactions.bank import Bank, pays, says_hello
 
 from outlast import Client, RetryPolicy, Worker, activity, workflow
 from outlast_activities import transactions
+from outlast_store.database.guests import Guest
 
 inside = threading.Event()
 go_on = threading.Event()
@@ -135,6 +136,51 @@ async def test_a_transaction_that_takes_too_long_is_taken_away(
     with bank_there.engine.connect() as connection:
         failures = connection.execute(text("SELECT exception_class FROM workflow_failures")).scalars().all()
     assert failures == ["TransactionTooLongError"]
+
+
+@pytest.mark.parametrize("moment", ["take", "commit"])
+async def test_a_transaction_taken_away_while_the_engine_writes_leaves_nothing(
+    sqlite_url: str, bank_there: Bank, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    original = getattr(Guest, moment)
+    expired: list[Guest] = []
+
+    def at_the_worst_moment(guest: Guest) -> Any:
+        found = original(guest) if moment == "take" else None
+        if not expired:
+            expired.append(guest)
+            timer = threading.Thread(target=guest.expire)
+            timer.start()
+            timer.join()
+        return found if moment == "take" else original(guest)
+
+    monkeypatch.setattr(Guest, moment, at_the_worst_moment)
+    go_on.set()
+    async with await Client.connect(sqlite_url) as client, worker(client):
+        await (await client.start(waits, id="w")).result()
+    assert bank_there.balances["bob"] == 1
+    assert bank_there.events("ActivityCompleted") == 1
+    with bank_there.engine.connect() as connection:
+        failures = connection.execute(text("SELECT exception_class FROM workflow_failures")).scalars().all()
+    assert failures == ["TransactionTooLongError"]
+
+
+async def test_a_timer_that_comes_late_takes_no_other_transaction_away(
+    sqlite_url: str, bank_there: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests: list[Guest] = []
+    original = Guest.take
+
+    def with_the_timer_of_the_one_before(guest: Guest) -> Any:
+        for ended in guests:
+            ended.expire()
+        guests.append(guest)
+        return original(guest)
+
+    monkeypatch.setattr(Guest, "take", with_the_timer_of_the_one_before)
+    async with await Client.connect(sqlite_url) as client, worker(client):
+        await (await client.start(fans_out, 3, id="many")).result()
+    assert bank_there.balances["bob"] == len(guests) == 3
 
 
 async def test_transactions_come_one_at_a_time_and_the_journal_between_them(

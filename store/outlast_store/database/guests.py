@@ -52,11 +52,13 @@ ANSWER_GRACE_S: Final = 3.0
 ENGINE_IDLE_S: Final = 12.0
 """How long the session may be silent while it holds locks on the engine's rows."""
 
+_INTERRUPT_EVERY_S: Final = 0.05
+
 _INFO: Final = "outlast_guest"
 _ENDS_TRANSACTION: Final = re.compile(
-    r"\s*(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction"
+    r"(?:\s++|--[^\n]*+\n|(?>/\*.*?\*/))*+(commit|end|abort|begin|start\s+transaction|prepare\s+transaction"
     r"|rollback(?!\s+(?:(?:work|transaction)\s+)?to\b))\b",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -73,6 +75,27 @@ class RevocableConnection(sqlite3.Connection):
         """Return a cursor that runs nothing once the connection was taken away."""
         return super().cursor(factory or _RevocableCursor)
 
+    # The driver's own short forms make a cursor of the driver, which would run on behind the rollback.
+
+    def execute(self, *args: Any) -> Any:
+        """Run a statement on a new cursor."""
+        return self.cursor().execute(*args)
+
+    def executemany(self, *args: Any) -> Any:
+        """Run a statement with many rows on a new cursor."""
+        return self.cursor().executemany(*args)
+
+    def executescript(self, *args: Any) -> Any:
+        """Refuse, as the cursor does."""
+        return self.cursor().executescript(*args)
+
+    def commit(self) -> None:
+        """Commit, unless the connection was taken away: then the driver would say that all is well."""
+        with self.guard:
+            if self.revoked is not None:
+                raise self.revoked
+            super().commit()
+
     def revoke(self, error: Exception) -> None:
         """Interrupt the statement under way, roll back, and let every later statement fail.
 
@@ -81,9 +104,14 @@ class RevocableConnection(sqlite3.Connection):
         """
         self.revoked = error
         self.interrupt()
-        with self.guard:
+        # A statement that was only about to run has heard nothing of the interrupt.
+        while not self.guard.acquire(timeout=_INTERRUPT_EVERY_S):
+            self.interrupt()
+        try:
             if self.in_transaction:
                 super().rollback()
+        finally:
+            self.guard.release()
 
 
 class _RevocableCursor(sqlite3.Cursor):
@@ -186,6 +214,8 @@ class Guest:
         self.rolled_back = False
         self.too_long: TransactionTooLongError | None = None
         self._ours = True
+        self._closing = threading.Lock()
+        self._closed = False
 
     def begin(self, *, serializable: bool, time_s: float, idle_s: float, lock_s: float) -> None:
         """Begin the transaction; from here on the connection is the code's.
@@ -205,7 +235,8 @@ class Guest:
         if not sqlite:
             # SQLAlchemy runs this one, so that it notices when the pool's connections are lost.
             connection.exec_driver_sql(
-                "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true), "
+                "SELECT set_config('outlast.guest', 'here', true), "
+                "set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true), "
                 "set_config('idle_in_transaction_session_timeout', %s, true)",
                 tuple([str(max(1, round(seconds * 1000))) for seconds in (time_s, lock_s, idle_s)]),
             )
@@ -242,10 +273,12 @@ class Guest:
 
     def on_statement(self, text: str) -> None:
         """Refuse statements that end or begin a transaction."""
-        if not self._ours and _ENDS_TRANSACTION.match(text):
+        ends = None if self._ours else _ENDS_TRANSACTION.match(text)
+        if ends is not None:
             raise self._break(
-                f"the activity's code must not run {text.split()[0].upper()}, because the engine ends the transaction "
-                "together with the result: leave it out, or use a savepoint (begin_nested()) for what may fail"
+                f"the activity's code must not run {ends[1].split()[0].upper()}, because the engine ends the "
+                "transaction together with the result: leave it out, or use a savepoint (begin_nested()) for what may "
+                "fail"
             )
 
     def _roll_back_driver(self) -> None:
@@ -258,11 +291,15 @@ class Guest:
 
     def expire(self) -> None:
         """Take the transaction away, from another thread: it has kept SQLite's write lock for too long."""
-        self.too_long = error = TransactionTooLongError(LONGEST_ON_SQLITE_S)
-        link = self.link
-        driver = link._driver if link is not None else None
-        if isinstance(driver, RevocableConnection):
-            driver.revoke(error)
+        with self._closing:
+            # Once it is closed, its connection may be somebody else's.
+            if self._closed:
+                return
+            self.too_long = error = TransactionTooLongError(LONGEST_ON_SQLITE_S)
+            link = self.link
+            driver = link._driver if link is not None else None
+            if isinstance(driver, RevocableConnection):
+                driver.revoke(error)
 
     # --- when the code has ended ------------------------------------------------------------------------------------
 
@@ -307,10 +344,7 @@ class Guest:
                 "went on: let the exception propagate, or put a savepoint (begin_nested()) around what may fail"
             )
         if over:
-            raise TransactionEndedError(
-                "the activity's transaction was ended behind SQLAlchemy's back, so what it wrote is not tied to its "
-                "result: end no transaction through the driver's own connection"
-            )
+            raise _ended_unseen()
 
     def take(self) -> GuestLink:
         """Take the connection back from the code, for the engine's own statements.
@@ -324,10 +358,14 @@ class Guest:
         assert self.link is not None
         if not self.link.qmark:
             # From here on the engine's rows are locked.
-            self.link.exec_driver_sql(
-                "SELECT set_config('idle_in_transaction_session_timeout', %s, true)",
+            found = self.link.exec_driver_sql(
+                "SELECT current_setting('outlast.guest', true), "
+                "set_config('idle_in_transaction_session_timeout', %s, true)",
                 (str(round(ENGINE_IDLE_S * 1000)),),
-            )
+            ).fetchone()
+            # What is set in a transaction ends with it; one that was begun after it has the driver's same status.
+            if found is None or found[0] != "here":
+                raise _ended_unseen()
         return self.link
 
     def commit(self) -> None:
@@ -338,6 +376,8 @@ class Guest:
     def close(self) -> None:
         """Roll back what is not committed, and give the connection back."""
         self._ours = True
+        with self._closing:
+            self._closed = True
         connection = self.connection
         if connection.closed:
             return
@@ -361,6 +401,13 @@ def _closed() -> TransactionEndedError:
     return TransactionEndedError(
         "the activity's code closed its connection, which rolls back: use activity.connection() without `with` and "
         "without close(), because the engine closes it"
+    )
+
+
+def _ended_unseen() -> TransactionEndedError:
+    return TransactionEndedError(
+        "the activity's transaction was ended behind SQLAlchemy's back, so what it wrote is not tied to its result: "
+        "end no transaction through the driver's own connection, or in a text of several statements"
     )
 
 
