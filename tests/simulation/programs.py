@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from outlast import ActivityError, ApplicationError, ChildWorkflowError, activity, workflow
 from outlast_activities.context import CURRENT
 from outlast_activities.stop_reason import StopReason
-from outlast_workflow.errors import WorkflowClosedError, WorkflowNotFoundError
+from outlast_workflow.errors import StreamClosedError, WorkflowClosedError, WorkflowNotFoundError
 from outlast_workflow.options.options import ActivityOptions, RetryPolicy
 
 Step = dict[str, Any]
@@ -53,6 +54,8 @@ class Executions:
         """When each activity was last heard of, by the clocks of its handlers: claimed, or beating."""
         self.failed_after_cancel: dict[tuple[str, int, int], Any] = {}
         """The attempts that failed after they were asked to stop, with the clock of their process."""
+        self.said: dict[tuple[str, int, int], dict[str, list[Any]]] = {}
+        """What each attempt has written to streams, by their names."""
         self.questions: list[Question] = []
         """What the party outside was asked; each question has the token that its answer is to return."""
 
@@ -72,6 +75,17 @@ class Executions:
         if how != "ok" and running.stopped is StopReason.CANCEL_REQUESTED:
             heartbeats: Any = running._heartbeats
             self.failed_after_cancel[running.task.key] = heartbeats._clock
+
+    def say(self, names: Sequence[str]) -> None:
+        """Write an item to each of some streams."""
+        running = CURRENT.get()
+        assert running is not None
+        key = running.task.key
+        for name in names:
+            said = self.said.setdefault(key, {}).setdefault(name, [])
+            value = [*key, len(said)]
+            activity.stream(name).write(value)
+            said.append(value)
 
     def ask(self, behaviour: Step) -> None:
         running = CURRENT.get()
@@ -114,10 +128,12 @@ async def work(script: list[Step]) -> int:
     """Takes its time, and beats now and then."""
     behaviour = _behaviour(script)
     beats = behaviour.get("beats", 0)
+    executions.say(behaviour.get("first", ()))
     for beat in range(beats):
         await asyncio.sleep(behaviour["for"] / (beats + 1))
         executions.beat(beat)
     await asyncio.sleep(behaviour["for"] / (beats + 1))
+    executions.say(behaviour.get("last", ()))
     return _end(behaviour["end"])
 
 
@@ -129,6 +145,7 @@ async def stubborn(script: list[Step]) -> int:
         await asyncio.sleep(behaviour["for"])
     except asyncio.CancelledError:
         await asyncio.sleep(behaviour["for"] / 2)
+    executions.say(behaviour.get("last", ()))
     return _end(behaviour["end"])
 
 
@@ -138,6 +155,7 @@ def plain(script: list[Step]) -> int:
     behaviour = _behaviour(script)
     if behaviour.get("beats"):
         executions.beat("plain")
+    executions.say(behaviour.get("last", ()))
     return _end(behaviour["end"])
 
 
@@ -170,6 +188,7 @@ class Program:
     def __init__(self, steps: list[Step], got: list[str], log: list[Any]) -> None:
         self.got = list(got)
         self.log = list(log)
+        self.published = 0
 
     @workflow.signal
     def take(self, token: str) -> None:
@@ -283,6 +302,19 @@ class Program:
         listeners: list[asyncio.Future[None]] = []
         listeners += [asyncio.ensure_future(listen()) for _ in range(2)]
         await asyncio.gather(*listeners, return_exceptions=True)
+
+    async def do_publish(self, step: Step) -> int:
+        """Write an item to each of some streams, until one is closed."""
+        for place, name in enumerate(step["names"]):
+            try:
+                workflow.stream(name).write({"run": workflow.info().run_id, "n": self.published})
+            except StreamClosedError:
+                return place
+            self.published += 1
+        return len(step["names"])
+
+    async def do_shut(self, step: Step) -> None:
+        workflow.stream(step["name"]).close()
 
     async def do_child(self, step: Step) -> Any:
         info = workflow.info()

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from tests.simulation.queues.admissions import Admissions, Key, Place
 from tests.simulation.scheduled import Watched
+from tests.simulation.streams.published import Items
 
 from outlast_activities.deadlines import options_of
 from outlast_activities.deferred_attempts import DeferAttempt
@@ -19,10 +20,11 @@ from outlast_runs.start import StartRun
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import ActivityKey, Batch
-from outlast_store.schema.rows import AttemptRow, QueueRow, RunRow
+from outlast_store.schema.rows import AttemptRow, QueueRow, RunRow, StreamItemRow
 from outlast_watchdog.enforcement import DeclareWorkerLost
 from outlast_workflow.history.events import (
     REGISTRY,
+    ActivityCompleted,
     ChildWorkflowStarted,
     Event,
     WorkflowTaskCompleted,
@@ -44,12 +46,15 @@ class WitnessBatch(Batch):
         self._begun: set[ActivityKey] = set()
         self._unseen: list[tuple[RunRow, list[str]]] = []
         self._places: dict[Key, Place] = {}
+        self.items = Items()
         self._watched: list[Watched] = []
         """What the change at work has written of schedules."""
 
     def append(self, run: RunRow, event: Event) -> int:
         if type(event) is WorkflowTaskCompleted:
             self._activated(run)
+        elif type(event) is ActivityCompleted:
+            self._noted += self.items.completed(self, run.run_id, event.command_id)
         return super().append(run, event)
 
     def _activated(self, run: RunRow) -> None:
@@ -71,6 +76,10 @@ class WitnessBatch(Batch):
                 self._unseen.append((run, types))
         if run.inbox > workflow_task.seen_inbox:
             self._unseen.append((run, ["an update that waits"]))
+
+    def add_stream_item(self, row: StreamItemRow) -> None:
+        self._noted += self.items.added(self, row)
+        super().add_stream_item(row)
 
     def add_attempt(self, row: AttemptRow) -> None:
         where = f"attempt {row.attempt} of activity {row.activity_id} of run {row.run_id}"

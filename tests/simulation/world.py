@@ -40,6 +40,8 @@ from tests.simulation.queues.admissions import Admissions
 from tests.simulation.queues.calm_lines import CalmLines, Server
 from tests.simulation.queues.stories import Queues, move_starts
 from tests.simulation.scheduled import ON_TIME_US, Schedules, over
+from tests.simulation.streams.published import check_published
+from tests.simulation.streams.stories import Publishing
 from tests.simulation.witness import WitnessBatch
 
 from outlast import RetentionPolicy, Worker
@@ -115,6 +117,7 @@ class World:
         self.admissions = Admissions(shared.real)
         self.schedules = Schedules(seed)
         self.strangers = Strangers(seed)
+        self.publishing = Publishing(seed)
         self.start_us = START_US
 
     # --- what processes ask for -------------------------------------------------------------------------------------
@@ -199,6 +202,7 @@ class World:
             self.queues.use(plan)
             move_starts(self.seed, plan)
             add_mail(self.seed, plan)
+            self.publishing.use(plan)
             self.schedules.use(plan, bool(self.queues.rows))
             session = Session(f"client-{number}", plan, self.ledger, random.Random(rng.getrandbits(64)))
             self.sessions.append(session)
@@ -217,6 +221,7 @@ class World:
             session = Session("operator", plan, self.ledger, operators)
             self.sessions.append(session)
             operators.choice(roles).scripts.append(session.run)
+        self.publishing.spread(roles)
         # Nothing is drawn for this, so that seeds without questions are as they were.
         if "'ask'" in repr([session.plan for session in self.sessions]):
             next(role for role in roles if role.scripts).scripts.append(self.outside.run)
@@ -326,7 +331,12 @@ class World:
 
     def _all_over(self) -> bool:
         operator = self.queues.operator
-        if not all(session.done for session in self.sessions) or not (operator is None or operator.done):
+        parties: list[Any] = [
+            *self.sessions,
+            *self.publishing.readers,
+            *([] if operator is None else [operator]),
+        ]
+        if not all(party.done for party in parties):
             return False
         text = "SELECT EXISTS (SELECT 1 FROM workflow_runs WHERE closed_at IS NULL OR cascade_at IS NOT NULL)"
         if self.shared.real.execute(text).fetchone()[0]:
@@ -362,6 +372,7 @@ class World:
         self.violations += verdict.judge(
             plain, self.ledger, programs.executions, self.schedules, self.exports, alive=self._alive()
         )
+        self.violations += check_published(plain, self.publishing.readers, programs.executions, self.exports)
         self.violations += self.outside.wrong
         if self.seed % REPLAYED == 0:
             self.violations += verdict.check_prefixes(plain)

@@ -1,6 +1,16 @@
 """Planted bugs: each makes one function of the engine wrong, as somebody might. The simulation must see every one."""
 
-from tests.simulation.bugs import activities, chains, journal, messages, outbox, ownership, queues, schedules
+from tests.simulation.bugs import (
+    activities,
+    chains,
+    journal,
+    messages,
+    outbox,
+    ownership,
+    queues,
+    schedules,
+    streams,
+)
 from tests.simulation.bugs.planting import BUGS, planted
 
 __all__ = [
@@ -15,6 +25,7 @@ __all__ = [
     "planted",
     "queues",
     "schedules",
+    "streams",
 ]
 
 WITHIN = 348
