@@ -203,8 +203,14 @@ def test_resume_and_fork(outlast: Command) -> None:
     assert outlast("describe", "s-trial", "--json").json["forks"] == []
     outlast("terminate", "s-trial")
     assert outlast("bulk", "resume", "--forked-from", "s", "--yes").out == "resume: done for 1 of 1 run\n"
-    for id in ("s", "s-trial"):
-        outlast("terminate", id)
+    assert outlast("bulk", "fork", "--id", "s", "--before", "99", "--yes").code == 1
+    forked = outlast("bulk", "fork", "--id", "s", "--to", "first-workflow-task", "--yes", "--json").lines
+    assert (forked[0]["workflow_id"], forked[-1]["done"]) == ("s", 1)
+    told = outlast("bulk", "fork", "--id", "s", "--to", "first-workflow-task", "--yes").out
+    assert told.startswith("s: forked as ")
+    assert outlast("list", "--forked-from", "s", "--json").out.count(forked[0]["fork_id"]) > 0
+    outlast("bulk", "terminate", "--forked-from", "s", "--yes")
+    outlast("terminate", "s")
 
 
 def test_signal(outlast: Command) -> None:

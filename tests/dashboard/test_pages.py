@@ -245,6 +245,13 @@ async def test_a_run_is_resumed_and_forked_from_its_page(served: Served) -> None
     assert "Done for 1 workflow." in (await served.web.post(address, data={**fields, "timeout": "2h"})).text
     nothing = (await served.web.get("/bulk", params={"action": "resume", "id_prefix": "w-1"})).text
     assert "Resume 0 workflows" in nothing, "they are open"
+    asked = await served.web.get("/bulk", params={"action": "fork", "forked_from": "w-1"})
+    assert "Fork 1 workflow now" in asked.text
+    address, fields = form_of(asked.text)
+    told = await served.web.post(address, data={**fields, "to": "first-workflow-task", "reason": "try"})
+    assert "Forked 1 workflow<" in told.text
+    made = [run.workflow_id async for run in served.client.list(forked_from="w-1-trial")]
+    assert f'href="/workflows/{made[0]}"' in told.text
 
 
 async def test_a_closed_run_is_deleted_from_its_page(served: Served) -> None:

@@ -368,8 +368,13 @@ async def test_a_workflow_is_resumed_and_forked(served: Served) -> None:
 
     await served.web.post("/api/workflows/trial/terminate", json={})
     many = await served.web.post("/api/bulk/resume", params={"forked_from": id}, json={"reason": "all"})
-    assert many.json()["done"] == 1
-    for one in (id, "trial"):
+    assert (many.json()["done"], many.json()["forks"]) == (1, {})
+    named = {"to": "first-workflow-task", "workflow_ids": [id]}
+    many = await served.web.post("/api/bulk/fork", json=named)
+    assert set(many.json()["forks"]) == {id}, many.text
+    (refused,) = (await served.web.post("/api/bulk/fork", json={**named, "before": 99})).json()["refused"]
+    assert refused["problem"]["type"] == "urn:outlast:problem:reset-refused"
+    for one in (id, "trial", many.json()["forks"][id]):
         await served.client.handle(one).terminate()
 
 

@@ -102,6 +102,48 @@ async def test_matching_chains_are_deleted_and_other_chains_of_the_id_stay(made:
         assert "is open" in str(refused.error)
 
 
+async def test_each_that_matches_is_forked_and_no_fork_of_the_walk_is(made: MakeEnvironment) -> None:
+    async with made() as env:
+        await start(env, 130, wanted=2)
+        await walk(env.client.bulk().signal("add", 1))
+        seen: list[BulkOutcome] = []
+        async for outcome in env.client.bulk(at_once=7).fork("first-workflow-task", reason="try"):
+            seen.append(outcome)
+            if len(seen) == 105:
+                break
+        more = await walk(env.client.bulk(cursor=seen[-1].cursor).fork("first-workflow-task"))
+        forks = {one.workflow_id: one.fork_id for one in (*seen, *more)}
+        assert set(forks) == {f"w-{number:03}" for number in range(130)}
+        assert len(set(forks.values())) == 130
+        assert await env.client.count(was_forked_from=True) == 130
+        # What was in progress when the walk stopped was forked, and is not lost either.
+        assert await env.client.count() >= 260
+        assert [one.done for one in await walk(env.client.bulk(forked_from="w-007").signal("add", 2))] == [
+            True
+        ]
+        assert await env.client.handle(str(forks["w-007"])).result() == [1, 2]
+
+
+async def test_what_is_named_is_forked_and_what_can_not_be_is_an_outcome(made: MakeEnvironment) -> None:
+    async with made() as env:
+        await start(env, 2)
+        named = ["w-001", "nobody", "w-000"]
+        outcomes = await walk(env.client.bulk(workflow_ids=named).fork("first-workflow-task"))
+        assert [(one.workflow_id, type(one.error), one.fork_id is None) for one in outcomes] == [
+            ("nobody", WorkflowNotFoundError, True),
+            ("w-001", NoneType, False),
+            ("w-000", NoneType, False),
+        ]
+        refused = await walk(env.client.bulk(workflow_ids=["w-000"]).fork(before=99))
+        assert [(type(one.error), one.fork_id) for one in refused] == [(ResetRefusedError, None)]
+        wrong: Any = {"id": "one-id-for-all"}
+        with pytest.raises(InvalidOptionError, match="a bulk fork takes no id"):
+            env.client.bulk().fork(**wrong)
+        wrong = {"befor": 1}
+        with pytest.raises(InvalidOptionError, match="before"):
+            env.client.bulk().fork(**wrong)
+
+
 async def test_what_can_not_be_asked_is_refused_at_once(made: MakeEnvironment) -> None:
     async with made(url="sqlite://") as env:
         wrong: Any = {"id": "x"}

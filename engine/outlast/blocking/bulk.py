@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from outlast.blocking.thread import Caller
 from outlast.client.bulk import Bulk, BulkOutcome
+from outlast.histories.fork import ForkEachOptions
 from outlast.histories.reset import ResetOptions, ResumeOptions
 from outlast_workflow.options.validation import Seconds
 
@@ -65,6 +66,17 @@ class BlockingBulk:
     def resume(self, **options: Unpack[ResumeOptions]) -> Iterator[BulkOutcome]:
         """Take up each workflow that ended badly. The options are those of :meth:`outlast.WorkflowHandle.resume`."""
         return self._caller.each(self._bulk.resume(**options))
+
+    def fork(
+        self, to: str | int = "last-workflow-task", **options: Unpack[ForkEachOptions]
+    ) -> Iterator[BulkOutcome]:
+        """Start a fork of each workflow, with a new id that its outcome names.
+
+        Args:
+            to: The last event to keep, as for :meth:`outlast.WorkflowHandle.fork`.
+            **options: As there, but for ``id`` and ``duplicate_policy``.
+        """
+        return self._caller.each(self._bulk.fork(to, **options))
 
     def delete(
         self, *, terminate: bool = False, children: bool = False, reason: str | None = None

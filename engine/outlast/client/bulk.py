@@ -7,16 +7,24 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from outlast.client.workflows.control import start_of
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast.histories.deletion import delete_chain, delete_workflow
+from outlast.histories.fork import ForkEachOptions
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.listing import Listing
 from outlast.visibility.views import RunSummary
 from outlast_store.reads.run_listing import unknown_ids
-from outlast_workflow.errors import OutlastError, StoreError, WorkflowClosedError, WorkflowNotFoundError
+from outlast_workflow.errors import (
+    InvalidOptionError,
+    OutlastError,
+    StoreError,
+    WorkflowClosedError,
+    WorkflowNotFoundError,
+)
+from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import Seconds, integer, validate_reason
 from outlast_workflow.primitives.enums import KEEP, Keep
 
@@ -32,12 +40,14 @@ class BulkOutcome:
         run_id: The run that matched; ``None`` where no workflow has an id that was named.
         error: Why the operation failed, for example because the workflow has ended in the meantime; else ``None``.
         cursor: Where to continue if the walk is interrupted now. Nothing before it is repeated.
+        fork_id: The workflow id of the fork that was made, if it was forked.
     """
 
     workflow_id: str
     run_id: str | None
     error: OutlastError | None
     cursor: str | None
+    fork_id: str | None = None
 
     @property
     def done(self) -> bool:
@@ -140,6 +150,32 @@ class Bulk:
             )
         )
 
+    def fork(
+        self, to: str | int = "last-workflow-task", **options: Unpack[ForkEachOptions]
+    ) -> AsyncIterator[BulkOutcome]:
+        """Start a fork of each workflow; see :meth:`WorkflowHandle.fork`. Each has a new id, which its outcome names.
+
+        The walk does not come to the forks that it makes. A walk that is repeated forks again: continue an interrupted
+        one at its cursor.
+
+        Args:
+            to: The last event to keep, as for :meth:`WorkflowHandle.fork`.
+            **options: As there, but for ``id`` and ``duplicate_policy``.
+        """
+        if "id" in options:
+            raise InvalidOptionError(
+                "a bulk fork takes no id: each fork has a new one, which its outcome names", field="id"
+            )
+        known = ("to", *sorted(ForkEachOptions.__optional_keys__))
+        unknown = {name: value for name, value in options.items() if name not in known}
+        if unknown:
+            refuse_unknown("fork", unknown, known)
+
+        async def fork(run: RunSummary) -> str:
+            return (await self._of(run).fork(to, **options)).workflow_id
+
+        return self._each(fork, fork=True)
+
     def delete(
         self, *, terminate: bool = False, children: bool = False, reason: str | None = None
     ) -> AsyncIterator[BulkOutcome]:
@@ -170,7 +206,9 @@ class Bulk:
     def _of(self, run: RunSummary) -> WorkflowHandle[Any]:
         return self._handle(run.workflow_id, run_id=run.run_id)
 
-    async def _each(self, act: Callable[[RunSummary], Awaitable[Any]]) -> AsyncIterator[BulkOutcome]:
+    async def _each(
+        self, act: Callable[[RunSummary], Awaitable[Any]], *, fork: bool = False
+    ) -> AsyncIterator[BulkOutcome]:
         cursor = self._cursor
         if self._workflow_ids and cursor is None:
             # Before anything is done: a workflow that this walk deletes was known.
@@ -182,19 +220,18 @@ class Bulk:
                 some = page.runs[start : start + self._at_once]
                 if start + self._at_once >= len(page.runs):
                     cursor = page.cursor or cursor  # what is yielded below is done, with it the whole page
-                for run, error in await asyncio.gather(*(_tried(act, run) for run in some)):
-                    yield BulkOutcome(run.workflow_id, run.run_id, error, cursor)
+                for run, made, error in await asyncio.gather(*(_tried(act, run) for run in some)):
+                    yield BulkOutcome(run.workflow_id, run.run_id, error, cursor, made if fork else None)
             if page.cursor is None:
                 return
 
 
 async def _tried(
     act: Callable[[RunSummary], Awaitable[Any]], run: RunSummary
-) -> tuple[RunSummary, OutlastError | None]:
+) -> tuple[RunSummary, Any, OutlastError | None]:
     try:
-        await act(run)
+        return run, await act(run), None
     except StoreError:
         raise
     except OutlastError as error:
-        return run, error
-    return run, None
+        return run, None, error

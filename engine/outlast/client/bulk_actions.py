@@ -26,6 +26,7 @@ class BulkAction(StrEnum):
     SIGNAL = "signal"
     RESET = "reset"
     RESUME = "resume"
+    FORK = "fork"
     DELETE = "delete"
     SET_START_DELAY = "set-start-delay"
 
@@ -39,6 +40,7 @@ class ActionDetails:
     args: Sequence[Any] = ()
     request_id: str | None = None
     to: str | int = "last-workflow-task"
+    before: int | None = None
     execution_timeout: Seconds | None = None
     delay: Seconds | None = None
     until: datetime | None = None
@@ -72,6 +74,11 @@ ACTIONS: Final[dict[BulkAction, _Entry]] = {
     BulkAction.RESUME: _Entry(
         lambda found, given: found.resume(reason=given.reason, execution_timeout=given.execution_timeout),
         Filters(status=sorted(RESUMABLE_STATUSES)),
+    ),
+    BulkAction.FORK: _Entry(
+        lambda found, given: found.fork(
+            given.to, before=given.before, reason=given.reason, execution_timeout=given.execution_timeout
+        )
     ),
     BulkAction.DELETE: _Entry(
         lambda found, given: found.delete(

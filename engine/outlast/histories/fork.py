@@ -17,14 +17,19 @@ from outlast_workflow.options.validation import Seconds, integer, validate_name
 from outlast_workflow.primitives.enums import KEEP, DuplicatePolicy, Keep
 
 
-class ForkOptions(ResumeOptions, total=False):
-    """The options of a fork besides its point; see :meth:`outlast.WorkflowHandle.fork`."""
+class ForkEachOptions(ResumeOptions, total=False):
+    """The options that several forks can have; see :meth:`outlast.client.bulk.Bulk.fork`."""
 
     before: int | None
-    id: str | None
-    duplicate_policy: DuplicatePolicy | str
     task_queue: str | None
     partition_key: str | Keep | None
+
+
+class ForkOptions(ForkEachOptions, total=False):
+    """The options of a fork besides its point; see :meth:`outlast.WorkflowHandle.fork`."""
+
+    id: str | None
+    duplicate_policy: DuplicatePolicy | str
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ MOST_PER_REQUEST: Final = 1000
 class BulkBody(ReasonBody, StartDelayBody):
     """The details of an action.
 
-    ``signal`` needs a ``name``; ``to`` is for ``reset``, ``execution_timeout_seconds`` also for ``resume``;
+    ``signal`` needs a ``name``; ``to`` is for ``reset`` and ``fork``, ``before`` (the id of a command) for ``fork``
+    instead; ``execution_timeout_seconds`` is for these and ``resume``;
     ``set-start-delay`` needs ``delay_seconds`` or ``until``; ``terminate`` and ``children`` are for ``delete``.
     ``workflow_ids`` is the filter of that name, for more ids than an address holds.
     """
@@ -36,6 +37,7 @@ class BulkBody(ReasonBody, StartDelayBody):
     name: StrictStr | None = None
     args: list[Any] = Field(default_factory=list)
     to: Point = "last-workflow-task"
+    before: Annotated[StrictInt, Field(ge=1)] | None = None
     execution_timeout_seconds: Timeout | None = None
     terminate: StrictBool = False
     children: StrictBool = False
@@ -55,16 +57,20 @@ class Refused(View):
 
 
 class BulkReport(View):
-    """The outcome of a request. A ``cursor`` means that more runs match; it continues there."""
+    """The outcome of a request. A ``cursor`` means that more runs match; it continues there.
+
+    ``forks`` has the workflow id of each fork by that of its original.
+    """
 
     done: int
     refused: list[Refused]
     cursor: str | None
+    forks: dict[str, str]
 
 
 @router.post("/bulk/{action}", responses=problems(404))
 async def bulk(action: BulkAction, body: BulkBody, filters: RunFilters, web: TheWeb, _: Writer) -> BulkReport:
-    """Cancel, terminate, reset, resume, delete, signal all runs that match, or move their start; a filter is needed."""
+    """Cancel, terminate, reset, resume, fork, delete or signal what matches, or move its start; a filter is needed."""
     return await carry_out(web, action, body, filters)
 
 
@@ -90,6 +96,7 @@ async def carry_out(web: Web, action: BulkAction, body: BulkBody, filters: Filte
         name=body.name,
         args=body.args,
         to=body.to,
+        before=body.before,
         execution_timeout=body.execution_timeout_seconds,
         delay=body.delay_seconds,
         until=body.until,
@@ -98,9 +105,12 @@ async def carry_out(web: Web, action: BulkAction, body: BulkBody, filters: Filte
     )
     walk = begin(web.client.bulk(cursor=body.cursor, **filters), action, details)
     done, refused, cursor = 0, [], None
+    forks: dict[str, str] = {}
     async for outcome in walk:
         if outcome.error is None:
             done += 1
+            if outcome.fork_id is not None:
+                forks[outcome.workflow_id] = outcome.fork_id
         else:
             refused.append(
                 Refused(
@@ -111,4 +121,4 @@ async def carry_out(web: Web, action: BulkAction, body: BulkBody, filters: Filte
         if outcome.run_id is not None and done + len(refused) >= limit:
             cursor = outcome.cursor
             break
-    return BulkReport(done=done, refused=refused, cursor=cursor)
+    return BulkReport(done=done, refused=refused, cursor=cursor, forks=forks)

@@ -94,7 +94,7 @@ OPTIONS: Final[Options] = {
 """Each filter's type and option, by parameter."""
 
 
-_FLAGS: Final = frozenset({"attention", "overdue", "open", "closed", "latest"})
+_FLAGS: Final = frozenset(name for name, (kind, _) in OPTIONS.items() if kind is bool)
 """Options that, not given, are ``False``."""
 
 # For commands that take only some of the filters.

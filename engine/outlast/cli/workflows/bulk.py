@@ -32,14 +32,23 @@ def bulk(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     reason: Reason = None,
     to: Annotated[
-        str, typer.Option("--to", metavar="POINT", help="The point of a reset.")
+        str, typer.Option("--to", metavar="POINT", help="The point of a reset or a fork.")
     ] = "last-workflow-task",
+    before: Annotated[
+        int | None,
+        typer.Option(
+            "--before",
+            metavar="COMMAND",
+            help="The point of a fork: before the workflow task that gave this command.",
+            show_default=False,
+        ),
+    ] = None,
     execution_timeout: Annotated[
         str | None,
         typer.Option(
             "--execution-timeout",
             metavar="TIME",
-            help="A new execution timeout of what is reset or resumed, from now.",
+            help="A new execution timeout of what is reset, resumed or forked, from now.",
             show_default=False,
         ),
     ] = None,
@@ -94,7 +103,7 @@ def bulk(
     codec: Codec = None,
     json: AsJson = False,
 ) -> None:
-    """Cancel, terminate, signal, reset, resume or delete all workflows that match, or move their start."""
+    """Cancel, terminate, signal, reset, resume, fork or delete all workflows that match, or move their start."""
     if action not in list(BulkAction):
         raise InvalidOptionError(
             f"action must be one of {', '.join(BulkAction)}, not {action!r:.40}", field="action"
@@ -132,6 +141,7 @@ def bulk(
             args=arguments,
             request_id=request_id,
             to=int(to) if to.isascii() and to.isdigit() else to,
+            before=before,
             execution_timeout=timeout,
             delay=wait,
             until=moment("until", until, to_datetime(client.runtime.environment.clock.now()), ahead=True),
@@ -164,6 +174,8 @@ async def _walk(
                 reached(done + refused)
                 if json:
                     _print_outcome(outcome)
+                elif outcome.fork_id is not None:
+                    show(f"{outcome.workflow_id}: forked as {outcome.fork_id}")
                 elif outcome.error is not None and refused <= MOST_ERRORS_SHOWN:
                     tell(f"{outcome.workflow_id}: {outcome.error.message}")
     except BaseException:
@@ -176,4 +188,6 @@ async def _walk(
 def _print_outcome(outcome: BulkOutcome) -> None:
     error = None if outcome.error is None else outcome.error.message
     known = {"workflow_id": outcome.workflow_id, "run_id": outcome.run_id, "error": error}
+    if outcome.fork_id is not None:
+        known["fork_id"] = outcome.fork_id
     document(known if outcome.cursor is None else {**known, "cursor": outcome.cursor})
