@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from outlast import RetryPolicy, RunStatus, StartOptions, activity, workflow
+from outlast import RetryPolicy, RunStatus, StartOptions, StructuralLimits, activity, workflow
 from outlast.errors import (
     InvalidOptionError,
     ResetRefusedError,
@@ -20,6 +20,7 @@ from outlast.errors import (
 from outlast.interceptors import Forked, ForkWorkflow, Interceptor
 
 calls: list[str] = []
+NEARLY = {"of": "x" * 10}
 
 
 @pytest.fixture(autouse=True)
@@ -363,3 +364,33 @@ async def test_interceptors_see_a_fork(made: MakeEnvironment) -> None:
         handle = await env.client.start(Steps.run, id="w")
         await handle.result()
         assert (await handle.fork()).workflow_id == "w's fork"
+
+
+async def test_what_the_engine_writes_does_not_count_towards_the_limit_of_attributes(
+    engine: MakeEnvironment,
+) -> None:
+    """The attributes that the code sets after the point fit beside the id of the original, as they did there."""
+    limits = StructuralLimits(search_attributes_bytes=30)
+    async with engine(workflows=[Steps], activities=[step], limits=limits) as env:
+        handle = await env.client.start(
+            Steps.run, id="w" * 190, options=StartOptions(search_attributes=NEARLY)
+        )
+        whole = await handle.result()
+        fork = await handle.fork("first-workflow-task")
+        assert (await fork.result())[0] == whole[0]
+        assert (await fork.describe()).run.search_attributes == {
+            **NEARLY,
+            "at": "b",
+            "outlast_forked_from": "w" * 190,
+        }
+
+
+@pytest.mark.parametrize("id", ["ä" * 200, "\N{GRINNING FACE}" * 200])
+async def test_forks_are_found_by_the_longest_id(made: MakeEnvironment, id: str) -> None:
+    async with made() as env:
+        handle = await env.client.start(Steps.run, id=id)
+        await handle.result()
+        fork = await handle.fork()
+        assert [run.run_id async for run in env.client.list(forked_from=id)] == [fork.run_id]
+        assert [run.workflow_id async for run in env.client.list(was_forked_from=True)] == [id]
+        assert (await handle.describe()).forks == (fork.workflow_id,)

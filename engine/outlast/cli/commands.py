@@ -118,7 +118,7 @@ COMMANDS: Final[dict[str, Listed]] = {
         "resume",
     ),
     "bulk": Listed(
-        "Cancel, terminate, signal, reset, resume or delete all workflows that match, or move their start.",
+        "Cancel, terminate, signal, reset, resume, fork or delete all workflows that match, or move their start.",
         "outlast.cli.workflows.bulk",
         "bulk",
     ),

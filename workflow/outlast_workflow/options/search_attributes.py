@@ -183,5 +183,7 @@ def merged(before: Mapping[str, Any] | None, given: Mapping[str, Any]) -> Docume
 
 
 def size_of(document: Mapping[str, Any]) -> int:
-    """Return the size of a document in bytes of JSON, as the limit counts it."""
+    """Return the size of a document in bytes of JSON, as the limit counts it: without what the engine has written."""
+    if any(is_reserved(name) for name in document):
+        document = {name: value for name, value in document.items() if not is_reserved(name)}
     return len(orjson.dumps(document))
