@@ -12,6 +12,7 @@ that have ended since are told to the new run. Signals that came after the point
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outlast_activities.attempts import schedule
@@ -20,7 +21,7 @@ from outlast_store.queues.gates import check_queue
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions import copies
 from outlast_store.transitions.new_runs import new_seed
-from outlast_store.transitions.parents import adopt_children
+from outlast_store.transitions.parents import adopt_children, find_children
 from outlast_store.transitions.queued_runs import enter_queue
 from outlast_store.transitions.run_deadlines import nearest_deadline
 from outlast_workflow.errors.refusals import ResetRefusedError
@@ -52,6 +53,14 @@ class NewPlace:
     task_queue: str | None = None
 
 
+def being_deleted(run: RunRow) -> ResetRefusedError:
+    """Return the error for continuing a run of whose history a part is gone."""
+    return ResetRefusedError(
+        f"a part of the history of run {run.run_id} is gone, because a deletion of {run.workflow_id} is under way or "
+        "was interrupted: nothing can continue from it; delete the workflow to finish that"
+    )
+
+
 class CopiedHistory(BaseChange):
     """A change that starts a run with the history of another one up to a point.
 
@@ -63,6 +72,8 @@ class CopiedHistory(BaseChange):
     """
 
     verb: str
+    fork = False
+    """Whether the run begins another chain."""
 
     def __init__(self, run: RunRow, history: History, plan: ResetPlan, place: NewPlace) -> None:
         self.run_id = run.run_id
@@ -71,12 +82,13 @@ class CopiedHistory(BaseChange):
         self.plan = plan
         self.place = place
         self.weight = 4096 + plan.size
+        self.children: Mapping[int, RunRow] = {}
 
     def check(self, batch: Batch, run: RunRow) -> None:
-        """Check what the new run needs.
+        """Check what the new run needs; nothing is written.
 
         Raises:
-            ResetRefusedError: The execution deadline has passed.
+            ResetRefusedError: The execution deadline has passed, the run is being deleted, or a child has changed.
             QueueNotFoundError: A queue is gone whose line the run, or an activity that it called, would have to join.
         """
         queue = self.queue_of(run)
@@ -90,6 +102,15 @@ class CopiedHistory(BaseChange):
                 f"the execution deadline of {run.workflow_id} has passed: give a new execution timeout with the "
                 f"{self.verb}"
             )
+        if not run.is_open:
+            # A deletion takes several steps, and the run itself goes last.
+            text = "SELECT COUNT(*) FROM history_events WHERE run_id = ?"
+            stored = batch.scan(text, (run.run_id,))[0][0] + len(batch.appended(run.run_id))
+            if stored != run.last_seq:
+                raise being_deleted(run)
+        if self.plan.children:
+            last_runs = {command_id: child.run_id for command_id, child in self.plan.children.items()}
+            self.children = find_children(batch, last_runs, fork=self.fork)
 
     def queue_of(self, run: RunRow) -> str | None:
         """Return the queue of the new run."""
@@ -153,7 +174,7 @@ class CopiedHistory(BaseChange):
         before = (event.reset or {}).get("seeds") or (event.forked_from or {}).get("seeds") or ()
         return started, [*(pair for pair in before if pair[0] < seq), [seq, new_seed(batch)]]
 
-    def copy(self, batch: Batch, run: RunRow, row: RunRow, started: WorkflowStarted, *, fork: bool) -> None:
+    def copy(self, batch: Batch, run: RunRow, row: RunRow, started: WorkflowStarted) -> None:
         """Copy what the new run keeps: events, activities, attempts, timers; and what it learns at once.
 
         Args:
@@ -161,7 +182,6 @@ class CopiedHistory(BaseChange):
             run: The run that is continued.
             row: The new run's row, inserted.
             started: Its first event.
-            fork: Whether it begins another chain.
         """
         plan = self.plan
         payload = started.to_json()
@@ -183,9 +203,8 @@ class CopiedHistory(BaseChange):
             batch.append(row, WorkflowStartChanged(iso(batch.now), iso(row.run_deadline_at)))
         for timer in plan.timers.values():
             batch.add_timer(row.run_id, timer.command_id, timer.fire_at, timer.summary)
-        if plan.children:
-            last_runs = {command_id: child.run_id for command_id, child in plan.children.items()}
-            adopt_children(batch, row, last_runs, fork=fork)
+        if self.children:
+            adopt_children(batch, row, self.children)
 
 
 def _iso(us: int | None) -> str | None:

@@ -36,6 +36,7 @@ class ForkRun(CopiedHistory):
     """
 
     verb = "fork"
+    fork = True
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class ForkRun(CopiedHistory):
             instance.workflow_type = row.workflow_type
             instance.current_run_id = row.run_id
             instance.run_count = 1
-        self.copy(batch, run, row, self._started(batch, run, row), fork=True)
+        self.copy(batch, run, row, self._started(batch, run, row))
         kept = [event for _, event, *_ in self.history[: self.plan.seq]]
         closed = {event.name for event in kept if isinstance(event, StreamClosed)}
         copies.copy_streams(batch, run, row, self.plan.seq, closed)

@@ -75,7 +75,7 @@ class ResetRun(CopiedHistory):
             return found.next_run_id
         was_open = run.is_open
         row = self._new_run(batch, run, was_open=was_open)
-        self.copy(batch, run, row, self._started(batch, run, row), fork=False)
+        self.copy(batch, run, row, self._started(batch, run, row))
         if self.place.signals:
             requests.move_signals(batch, row, requests.unapplied_signals(batch, run, self.plan.seq))
         reopen_streams(batch, run, self.plan.seq)

@@ -7,7 +7,7 @@ from typing import TypedDict
 from sqlalchemy import Connection
 
 from outlast.runtime.runtime import Runtime
-from outlast_runs.copied_histories import NewPlace
+from outlast_runs.copied_histories import NewPlace, being_deleted
 from outlast_runs.resets import ResetRun
 from outlast_runs.resets import replaced_run as _replaced
 from outlast_store.reads.histories import read_events
@@ -178,11 +178,15 @@ def history_of(connection: Connection, run: RunRow) -> History:
 
     Raises:
         DamagedHistoryError: It cannot be read.
+        ResetRefusedError: A deletion has taken a part of it.
     """
-    return [
+    history = [
         (seq, stored_event(run.run_id, seq, kind, payload), recorded_at, len(payload.encode()))
         for seq, kind, recorded_at, payload in read_events(connection, run.run_id, 0, run.last_seq)
     ]
+    if len(history) != run.last_seq:
+        raise being_deleted(run)
+    return history
 
 
 def chain_finder(connection: Connection) -> FindChain:

@@ -125,22 +125,18 @@ def parent_of(run: RunRow, told: dict[str, Any] | None) -> dict[str, Any] | None
     return {**told, "run_id": run.parent_run_id}
 
 
-def adopt_children(batch: Batch, row: RunRow, children: Mapping[int, str], *, fork: bool = False) -> None:
-    """Give a run whose history is a copy its claim on the children that had not ended at its point.
-
-    One that has ended since is told to it now, in the order of their ends. One that is open becomes a child of the run,
-    whatever a close policy or an earlier end has taken from it: its history says so, and its owner sees it.
+def find_children(batch: Batch, children: Mapping[int, str], *, fork: bool) -> dict[int, RunRow]:
+    """Lock the last runs of the chains of the children that had not ended at the point of a copy; nothing is written.
 
     Args:
         batch: The batch.
-        row: The new run.
         children: The last run of each child's chain as it was known, by the command that started the child.
-        fork: Whether the run begins another chain, which takes no open child.
+        fork: Whether the copy begins another chain, which takes no open child.
 
     Raises:
         ResetRefusedError: A child was deleted meanwhile; or a fork's is open again.
     """
-    ended: list[tuple[int, str, int, RunRow]] = []
+    found: dict[int, RunRow] = {}
     batch.more_runs(sorted(children.values()))
     batch.require_locks()
     for command_id, run_id in children.items():
@@ -151,6 +147,23 @@ def adopt_children(batch: Batch, row: RunRow, children: Mapping[int, str], *, fo
             child = batch.run(child.next_run_id)
         if child is None or (fork and child.is_open):
             raise ResetRefusedError(f"the child of command {command_id} has changed meanwhile: try again")
+        found[command_id] = child
+    return found
+
+
+def adopt_children(batch: Batch, row: RunRow, children: Mapping[int, RunRow]) -> None:
+    """Give a run whose history is a copy its claim on the children that had not ended at its point.
+
+    One that has ended since is told to it now, in the order of their ends. One that is open becomes a child of the run,
+    whatever a close policy or an earlier end has taken from it: its history says so, and its owner sees it.
+
+    Args:
+        batch: The batch.
+        row: The new run.
+        children: The last run of each child's chain, by the command that started the child (:func:`find_children`).
+    """
+    ended: list[tuple[int, str, int, RunRow]] = []
+    for command_id, child in children.items():
         if child.closed_at is not None:
             ended.append((child.closed_at, child.run_id, command_id, child))
             continue

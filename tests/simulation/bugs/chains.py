@@ -68,12 +68,8 @@ def open_children_stay_behind(stack: ExitStack) -> None:
     """A reset does not look after the children that are open at its point: they belong to the run that was reset."""
     right = parents.adopt_children
 
-    def wrong(batch: Batch, row: Any, children: Any, *, fork: bool = False) -> None:
-        batch.more_runs(sorted(children.values()))
-        ended = {
-            at: run_id for at, run_id in children.items() if not getattr(batch.run(run_id), "is_open", False)
-        }
-        right(batch, row, ended, fork=fork)
+    def wrong(batch: Batch, row: Any, children: Any) -> None:
+        right(batch, row, {at: child for at, child in children.items() if not child.is_open})
 
     patch(stack, copied_histories, "adopt_children", wrong)
 
@@ -83,12 +79,8 @@ def ends_of_children_are_not_told(stack: ExitStack) -> None:
     """What became of a child between the point of a reset and the reset is not told to the new run."""
     right = parents.adopt_children
 
-    def wrong(batch: Batch, row: Any, children: Any, *, fork: bool = False) -> None:
-        batch.more_runs(sorted(children.values()))
-        is_open = {
-            at: run_id for at, run_id in children.items() if getattr(batch.run(run_id), "is_open", False)
-        }
-        right(batch, row, is_open, fork=fork)
+    def wrong(batch: Batch, row: Any, children: Any) -> None:
+        right(batch, row, {at: child for at, child in children.items() if child.is_open})
 
     patch(stack, copied_histories, "adopt_children", wrong)
 
