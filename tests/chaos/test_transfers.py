@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.chaos.transfers import campaign
+from tests.chaos.transfers import campaign, prepared, restarted
 
-from outlast.runtime.schema_check import ensure_schema
 from outlast.testing.postgres import TemporaryPostgres
-from outlast_store.database.database import Database
-from outlast_store.database.urls import DatabaseUrl
-from outlast_workflow.environment import Environment
 
 
 async def test_the_ledger_balances_on_sqlite(sqlite_url: str) -> None:
@@ -22,13 +18,10 @@ async def test_the_ledger_balances_on_sqlite(sqlite_url: str) -> None:
 async def test_the_ledger_balances_on_postgresql_that_is_killed() -> None:
     with TemporaryPostgres() as server:
         url = server.create_database("ledger")
-
-        def restart() -> None:
-            server.kill()
-            server.start()
-
-        migrated(url)
-        wrong, crew = await campaign(url, workflows=10, transfers=20, seed=2, faults=6, more_faults=[restart])
+        prepared(url)
+        wrong, crew = await campaign(
+            url, workflows=10, transfers=20, seed=2, faults=6, more_faults=[lambda: restarted(server)]
+        )
     assert not wrong
     assert crew.kills + crew.stops
 
@@ -46,12 +39,7 @@ async def test_a_hundred_thousand_transfers_on_sqlite(sqlite_url: str) -> None:
 async def test_a_hundred_thousand_transfers_on_postgresql() -> None:
     with TemporaryPostgres() as server:
         url = server.create_database("ledger")
-
-        def restart() -> None:
-            server.kill()
-            server.start()
-
-        migrated(url)
+        prepared(url)
         wrong, _ = await campaign(
             url,
             workflows=1000,
@@ -59,14 +47,7 @@ async def test_a_hundred_thousand_transfers_on_postgresql() -> None:
             seed=4,
             faults=200,
             workers=3,
-            more_faults=[restart],
+            more_faults=[lambda: restarted(server)],
             pause_s=5,
         )
     assert not wrong
-
-
-def migrated(url: str) -> None:
-    """Bring a database to head."""
-    database = Database(DatabaseUrl.parse(url), Environment())
-    ensure_schema(database, migrate=True)
-    database.dispose()

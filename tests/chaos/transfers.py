@@ -4,16 +4,19 @@ Workers are killed, stopped for longer than their lease, and on PostgreSQL the s
 the end nothing may be lost: the balances add up to what was there, and each entry of the ledger has exactly one
 completion in history, and the other way round.
 
-``python -m tests.chaos.transfers URL`` is one worker.
+``python -m tests.chaos.transfers --workflows 30 --transfers 100 --faults 60`` runs it on PostgreSQL and says what came
+of it; with ``--work URL`` it is one worker.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -23,7 +26,11 @@ from sqlalchemy.exc import OperationalError
 
 from outlast import Client, RetryPolicy, Worker, activity, workflow
 from outlast.errors import ActivityError
+from outlast.runtime.schema_check import ensure_schema
+from outlast.testing.postgres import TemporaryPostgres
+from outlast_store.database.database import Database
 from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment
 
 ACCOUNTS = 8
 OPENING = 1_000_000
@@ -127,7 +134,7 @@ class Workers:
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.transfers", self.url], stderr=subprocess.DEVNULL
+            [sys.executable, "-m", "tests.chaos.transfers", "--work", self.url], stderr=subprocess.DEVNULL
         )
 
     def kill(self, rng: random.Random) -> None:
@@ -226,7 +233,68 @@ async def work(url: str) -> None:
         await worker.run()
 
 
+def restarted(server: TemporaryPostgres) -> None:
+    """Kill the server, and start it again."""
+    server.kill()
+    server.start()
+
+
+def prepared(url: str) -> None:
+    """Bring a database to head."""
+    database = Database(DatabaseUrl.parse(url), Environment())
+    ensure_schema(database, migrate=True)
+    database.dispose()
+
+
+def rescued(url: str) -> int:
+    """Return how many attempts did not complete their activity."""
+    engine = engine_of(url)
+    with engine.connect() as connection:
+        query = text("SELECT coalesce(sum(attempt - 1), 0) FROM activity_executions")
+        found = int(connection.execute(query).scalar_one())
+    engine.dispose()
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a campaign on a PostgreSQL server of its own, and say what came of it."""
+    parser = argparse.ArgumentParser(prog="tests.chaos.transfers", description=__doc__)
+    parser.add_argument("--work", metavar="URL", help="be a worker on this database")
+    parser.add_argument("--workflows", type=int, default=30)
+    parser.add_argument("--transfers", type=int, default=100, help="of each workflow")
+    parser.add_argument("--faults", type=int, default=60, help="at most")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    chosen = parser.parse_args(arguments)
+    if chosen.work:
+        asyncio.run(work(chosen.work))
+        return 0
+    restarts: list[None] = []
+    with TemporaryPostgres() as server:
+        url = server.create_database("ledger")
+        prepared(url)
+        began_at = time.monotonic()
+        wrong, crew = asyncio.run(
+            campaign(
+                url,
+                workflows=chosen.workflows,
+                transfers=chosen.transfers,
+                seed=chosen.seed,
+                faults=chosen.faults,
+                workers=chosen.workers,
+                more_faults=[lambda: restarts.append(restarted(server))],
+                pause_s=2.0,
+            )
+        )
+        print(
+            f"{chosen.workflows * chosen.transfers} transfers in {time.monotonic() - began_at:.0f} s: "
+            f"{crew.kills} kills, {crew.stops} freezes, {len(restarts)} restarts of the server, "
+            f"{rescued(url)} attempts repeated; wrong: {'; '.join(wrong) or 'nothing'}"
+        )
+    return int(bool(wrong))
+
+
 if __name__ == "__main__":
     from tests.chaos import transfers
 
-    asyncio.run(transfers.work(sys.argv[1]))
+    sys.exit(transfers.main(sys.argv[1:]))
