@@ -13,16 +13,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, NullPool, create_engine
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 from tests.simulation.views import ProcessView
 
 from outlast_migrations import migrate
 from outlast_store.database.database import Database, translate
+from outlast_store.database.postgresql import PostgresSettings
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.schema import tables
 
 BUSY, FULL = 5, 13
+USERS_TABLE = "CREATE TABLE bookings (run_id TEXT, activity_id INTEGER, attempt INTEGER)"
+"""What transactional activities write to. No key forbids a second row: the engine has to."""
 SIMULATED_URL = DatabaseUrl(
     "sqlite", False, Path("/simulated.db"), URL.create("sqlite"), "simulated", "simulated"
 )
@@ -57,6 +60,7 @@ class SharedDatabase:
         )
         with self.engine.connect() as connection:
             migrate(connection)
+        self.real.execute(USERS_TABLE)
         self.plain: Any = LightConnection(SimulatedConnection(self, None))
         """For checks: a connection that never fails."""
 
@@ -70,6 +74,7 @@ class SharedDatabase:
         self.writing = None
         for table in tables.metadata.tables.values():
             self.real.execute(f"DELETE FROM {table.name}")
+        self.real.execute("DELETE FROM bookings")
 
 
 class SimulatedConnection:
@@ -199,6 +204,7 @@ class SimulatedDatabase(Database):
         self.url = SIMULATED_URL
         self.file = None
         self.environment = process.environment
+        self.postgres = PostgresSettings()
         self._shared = shared
         self._process = process
         self._writer_engine = self._reader_engine = shared.engine
@@ -227,9 +233,56 @@ class SimulatedDatabase(Database):
         reader: Any = self._reader  # it does what readers do
         yield reader
 
+    def check_usable(self) -> None:
+        """It is never moved."""
+
+    def guest_engine(self) -> Engine:
+        """What transactional activities connect with."""
+        return create_engine(
+            "sqlite://",
+            creator=lambda: GuestConnection(self._guest_connection()),
+            poolclass=NullPool,
+            hide_parameters=True,
+        )
+
+    def _guest_connection(self) -> SimulatedConnection:
+        self._process.step()
+        if self._process.faults.at_connect():
+            raise failure(14, "unable to open database file")
+        return SimulatedConnection(self._shared, self._process)
+
     def dispose(self) -> None:
         if self._reader is not None:
             self._reader.driver.close()
+
+
+class GuestConnection(sqlite3.Connection):
+    """A simulated connection as user code has it: SQLAlchemy and the engine want one of the driver's own class."""
+
+    def __init__(self, simulated: SimulatedConnection) -> None:
+        super().__init__(":memory:", isolation_level=None)
+        self.simulated = simulated
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.simulated.in_transaction
+
+    def execute(self, text: str, values: Any = ()) -> Any:
+        return self.simulated.execute(text, values)
+
+    def cursor(self, factory: Any = None) -> Any:
+        return self.simulated.cursor()
+
+    def commit(self) -> None:
+        if self.in_transaction:
+            self.simulated.execute("COMMIT")
+
+    def rollback(self) -> None:
+        self.simulated.abandon()
+
+    def close(self) -> None:
+        self.simulated.close()
+        super().close()
 
 
 class LightConnection:

@@ -10,6 +10,7 @@ import orjson
 from sqlalchemy import Connection
 from tests.simulation.asked import check_queries, check_updates
 from tests.simulation.clients import DONE, REFUSED, Ledger, Request
+from tests.simulation.guests import check_guests
 from tests.simulation.mail import check_mail
 from tests.simulation.process import CONVERTER, LIMITS
 from tests.simulation.programs import UNHEARD, Executions, Program
@@ -61,6 +62,7 @@ def judge(
     found += check_queries(story, ledger)
     found += check_results(story, ledger)
     found += check_executions(story, executions)
+    found += check_guests(connection, story)
     found += check_answers(story, executions)
     found += check_late_answers(connection, executions)
     found += check_heartbeats(connection, executions)

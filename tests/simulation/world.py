@@ -31,6 +31,7 @@ from tests.simulation import programs, verdict
 from tests.simulation.clients import Ledger, Session, draw_operator, draw_plans
 from tests.simulation.database import SharedDatabase
 from tests.simulation.faults import Faults, Rates
+from tests.simulation.guests import add_guests
 from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.mail import add_mail
 from tests.simulation.outboxed import Strangers
@@ -47,7 +48,8 @@ from tests.simulation.witness import WitnessBatch
 from outlast import RetentionPolicy, Worker
 from outlast.testing import VirtualTimeError, check_database
 from outlast_schedules import due_slots
-from outlast_store.journal import committer
+from outlast_store.database.guests import Guests
+from outlast_store.journal import committer, guest_batch
 from outlast_watchdog import dead_journals
 
 CALM_S = 300.0
@@ -203,6 +205,7 @@ class World:
             move_starts(self.seed, plan)
             add_mail(self.seed, plan)
             self.publishing.use(plan)
+            add_guests(self.seed, plan)
             self.schedules.use(plan, bool(self.queues.rows))
             session = Session(f"client-{number}", plan, self.ledger, random.Random(rng.getrandbits(64)))
             self.sessions.append(session)
@@ -444,6 +447,8 @@ def _observed(world: World) -> Generator[None]:
     try:
         with (
             patch.object(committer, "Batch", WitnessBatch),
+            patch.object(guest_batch, "Batch", WitnessBatch),
+            patch.object(Guests, "_make", lambda guests: guests._database.guest_engine()),
             patch.object(due_slots, "ON_TIME_US", ON_TIME_US),
             patch.multiple(dead_journals, POLL_EVERY_S=FORGOTTEN_AFTER_S, GONE_AFTER_S=FORGOTTEN_AFTER_S),
         ):

@@ -3,6 +3,7 @@
 from tests.simulation.bugs import (
     activities,
     chains,
+    guests,
     journal,
     messages,
     outbox,
@@ -18,6 +19,7 @@ __all__ = [
     "WITHIN",
     "activities",
     "chains",
+    "guests",
     "journal",
     "messages",
     "outbox",
