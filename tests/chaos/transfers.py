@@ -269,8 +269,13 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.work:
         asyncio.run(work(chosen.work))
         return 0
-    restarts: list[None] = []
     with TemporaryPostgres() as server:
+        restarts: list[int] = []
+
+        def restart() -> None:
+            restarted(server)
+            restarts.append(1)
+
         url = server.create_database("ledger")
         prepared(url)
         began_at = time.monotonic()
@@ -282,7 +287,7 @@ def main(arguments: Sequence[str]) -> int:
                 seed=chosen.seed,
                 faults=chosen.faults,
                 workers=chosen.workers,
-                more_faults=[lambda: restarts.append(restarted(server))],
+                more_faults=[restart],
                 pause_s=2.0,
             )
         )
