@@ -137,3 +137,25 @@ async def test_one_that_defers_says_so():
 @activity.defn
 def unbounded() -> str:
     return activity.defer()
+
+
+@activity.defn(start_to_close_timeout=60)
+async def speak(words: list[str]) -> None:
+    for word in words:
+        activity.stream("words").write(word)
+    activity.stream("counts").write({"words": len(words)})
+    await activity.stream("words").drain()
+
+
+@activity.defn(start_to_close_timeout=60)
+def speak_badly() -> None:
+    activity.stream("words").write(object())
+
+
+async def test_what_an_activity_writes_to_streams_is_kept() -> None:
+    env = ActivityEnvironment()
+    await env.run(speak, ["one", "two"])
+    assert env.streams == {"words": ["one", "two"], "counts": [{"words": 2}]}
+    with pytest.raises(PayloadEncodeError):
+        await env.run(speak_badly)
+    assert env.streams["words"] == ["one", "two"]
