@@ -8,6 +8,9 @@ import orjson
 from tests.dashboard.conftest import Served
 from tests.dashboard.programs import Speaking
 
+from outlast_dashboard.api.routes import streams
+from outlast_dashboard.security.principals import ANYONE_HERE
+
 PATH = "/api/workflows/spoken/streams/words"
 
 
@@ -87,3 +90,26 @@ async def test_a_run_names_its_streams_and_leads_to_them(served: Served) -> None
     assert "three" in page.text
     first = await served.web.get("/workflows/spoken/streams/words?start=1")
     assert "Newest items" in first.text
+
+
+async def test_a_quiet_stream_sends_comments_and_goes_on(served: Served) -> None:
+    await spoken(served, stop=False)
+    handle = served.client.handle("spoken")
+    words = handle.stream("words", timeout=60)
+    assert len([await anext(words) for _ in range(3)]) == 3
+    items = handle.stream("words", start=3, timeout=0.01)
+    events = streams._events(items, (), ANYONE_HERE, lambda: True)
+    assert [await anext(events) for _ in range(4)] == [streams.KEEP_ALIVE] * 4
+    await handle.signal(Speaking.say, "late")
+    await handle.signal(Speaking.stop)
+    rest = [event async for event in events if event != streams.KEEP_ALIVE]
+    assert b"late" in rest[0]
+    assert rest[-1].startswith(b"event: end")
+
+
+async def test_a_live_stream_ends_with_its_token(served: Served) -> None:
+    await spoken(served, stop=False)
+    items = served.client.handle("spoken").stream("words", start=100, timeout=0.01)
+    stands = iter((True, False))
+    events = streams._events(items, (), ANYONE_HERE, lambda: next(stands))
+    assert [event async for event in events] == [streams.KEEP_ALIVE] * 2

@@ -85,7 +85,18 @@ async def fails(card: Card) -> None:
     raise ApplicationError("refused", card)
 
 
-WORKFLOWS: list[Any] = [Account, parent, fails]
+@activity.defn(start_to_close_timeout=60)
+def publish_card(card: Card) -> None:
+    activity.stream("cards").write(card)
+
+
+@workflow.defn
+async def publishes(card: Card) -> None:
+    workflow.stream("cards").write(card)
+    await publish_card(card)
+
+
+WORKFLOWS: list[Any] = [Account, parent, fails, publishes]
 
 
 @pytest.fixture
@@ -110,7 +121,7 @@ def max_cached(request: pytest.FixtureRequest) -> int:
 def environment(url: str, converter: DataConverter, max_cached: int = 1000) -> TestEnvironment:
     return TestEnvironment(
         workflows=WORKFLOWS,
-        activities=[check],
+        activities=[check, publish_card],
         url=url,
         converter=converter,
         max_cached_workflows=max_cached,
@@ -130,6 +141,8 @@ async def everything(env: TestEnvironment) -> None:
         await env.client.signal("account", Account.add, card)
     assert await handle.result() == Card(number=SECRET, limit=4)
     assert await env.client.execute(parent, card, id="parent") == Card(number=SECRET, limit=4)
+    published = await env.client.start(publishes, card, id="publishes")
+    assert [item.value async for item in published.stream("cards", item_type=Card)] == [card, card]
     with pytest.raises(WorkflowFailedError) as failed:
         await env.client.execute(fails, card, id="fails")
     cause = failed.value.__cause__
