@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from typing import Any
 
 from tests.engine.programs import add
@@ -45,6 +47,12 @@ def ask() -> dict[str, Any]:
 @workflow.defn
 async def asking() -> dict[str, Any]:
     return await ask()
+
+
+@workflow.defn
+async def kills_its_worker() -> None:
+    with workflow.unsafe.allow_io():
+        os.kill(os.getpid(), signal.SIGKILL)  # outlast: allow
 
 
 @workflow.defn

@@ -140,6 +140,7 @@ def test_a_watchdog_takes_its_options(
         (["--lease-duration", "long"], "lease duration must be a number of seconds"),
         (["--lease-duration", "0"], "lease duration must be positive"),
         (["--log-level", "loud"], "log level must be debug, info, warning or error"),
+        (["--owner-losses", "-1"], "owner losses limit must be a whole number"),
     ],
 )
 def test_a_watchdog_refuses_what_can_not_be(outlast: Command, options: list[str], message: str) -> None:
@@ -147,6 +148,24 @@ def test_a_watchdog_refuses_what_can_not_be(outlast: Command, options: list[str]
     done = outlast("watchdog", *options)
     assert (done.code, done.out) == (2, "")
     assert message in done.err
+
+
+@pytest.mark.parametrize("given", [[], ["--owner-losses", "1"]])
+def test_a_watchdog_ends_a_run_that_loses_more_owners_than_it_is_told(
+    start_process: Callable[..., Running], outlast: Command, url: str, given: list[str]
+) -> None:
+    outlast("start", "kills_its_worker", "--id", "w")
+    lease = ["--lease-duration", "1s", "--json", "--url", url]
+    for _ in range(2):
+        worker = start_process("worker", PROGRAMS, "--no-watchdog", *lease)
+        worker.line()
+        assert worker.process.wait(30) == -signal.SIGKILL
+        watchdog = start_process("watchdog", *given, *lease)
+        watchdog.line()
+        counts = watchdog.line()["counts"]
+        watchdog.stop()
+    assert ("owners_died" in counts) == bool(given), counts
+    assert outlast("describe", "w", "--json").json["run"]["status"] == ("failed" if given else "pending")
 
 
 def test_one_pass_of_the_watchdog_prints_its_report(process: Command, outlast: Command, url: str) -> None:

@@ -160,6 +160,16 @@ async def poison() -> None:
 
 
 @workflow.defn
+async def kills_victims() -> str:
+    """Take down the processes that are named so, and no others."""
+    with workflow.unsafe.allow_io():
+        tell(f"strike {os.environ['NAME']}")  # outlast: allow
+        if os.environ["NAME"].startswith("victim"):
+            os.kill(os.getpid(), signal.SIGKILL)  # outlast: allow
+    return "spared"
+
+
+@workflow.defn
 async def parent_of_poison() -> str:
     """Wait for a child that takes its workers down; say what it died of."""
     try:
@@ -178,6 +188,7 @@ WORKFLOWS = [
     holds_locally,
     Answers,
     poison,
+    kills_victims,
     parent_of_poison,
 ]
 ACTIVITIES = [step, hold, hold_thread, mark]

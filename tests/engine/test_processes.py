@@ -14,6 +14,7 @@ from tests.engine import process
 from tests.engine.process import WorkerProcess, until, until_so
 from tests.rows import latest_row
 
+from outlast import StructuralLimits
 from outlast.client.client import Client
 from outlast.errors import OwnersDiedError, WorkflowFailedError
 from outlast.testing import check_database
@@ -312,5 +313,31 @@ async def test_a_child_that_kills_its_workers_ends_and_its_parent_hears_of_it(
             assert failed.value.__cause__.owner_losses == 2
             assert survivor.stop() == 0
         assert "poison survivor" not in told(diary), "the run that ended kills no other worker"
+        with client.runtime.database.reader() as connection:
+            assert check_database(connection) == []
+
+
+async def test_a_run_that_ended_with_its_owners_is_resumed_with_no_losses(
+    shared_url: str, diary: Path
+) -> None:
+    """The worker that has the resumed run dies once more: that is its first loss, and the next one completes it."""
+    async with Client.connect(shared_url) as client:
+        handle = await client.start(process.kills_victims, id="w")
+        for number in range(2):
+            with WorkerProcess(f"victim-{number}", shared_url, diary, most_losses=1) as victim:
+                assert victim.process.wait(30) == -signal.SIGKILL
+        async with worker_of(client, workflows=[process.steps], limits=StructuralLimits(owner_losses=1)):
+            async with asyncio.timeout(30):
+                with pytest.raises(WorkflowFailedError) as failed:
+                    await client.handle("w", run_id=handle.run_id).result()
+        assert isinstance(failed.value.__cause__, OwnersDiedError)
+        await handle.resume(reason="it was the memory")
+        assert (await client.handle("w").describe()).run.owner_losses == 0
+        with WorkerProcess("victim-again", shared_url, diary, most_losses=1) as victim:
+            assert victim.process.wait(30) == -signal.SIGKILL
+        with WorkerProcess("survivor", shared_url, diary, most_losses=1) as survivor:
+            async with asyncio.timeout(30):
+                assert await handle.result() == "spared", "the old handle leads to the new run"
+            assert survivor.stop() == 0
         with client.runtime.database.reader() as connection:
             assert check_database(connection) == []

@@ -28,6 +28,7 @@ from outlast.watchdog import TaskWatchdog, WatchdogReport
 from outlast.worker.tuning import tune_process
 from outlast.worker.worker import Worker
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.limits import DEFAULT_LIMITS, StructuralLimits
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 
 Interval = Annotated[
@@ -39,6 +40,13 @@ LeaseDuration = Annotated[
         "--lease-duration",
         metavar="TIME",
         help="How long a worker may be silent before others take its work.",
+    ),
+]
+OwnerLosses = Annotated[
+    int,
+    typer.Option(
+        "--owner-losses",
+        help="How many owners in a row a run may lose before it fails; 0 for any number.",
     ),
 ]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
@@ -110,6 +118,7 @@ def worker(
             "--watchdog-interval", metavar="TIME", help="The watchdog's longest sleep between two passes."
         ),
     ] = "1s",
+    owner_losses: OwnerLosses = DEFAULT_LIMITS.owner_losses,
     build_id: Annotated[
         str | None,
         typer.Option("--build-id", help="A name for the code, shown by `describe`.", show_default=False),
@@ -143,6 +152,7 @@ def worker(
     if processes is not None:
         grace_s = duration("graceful shutdown timeout", graceful_shutdown_timeout) or 0
         raise typer.Exit(_supervise(context, processes, named, codec, grace_s=grace_s, json=json))
+    limits = StructuralLimits(owner_losses=owner_losses)
     workflows, activities = load(targets)
     around = load_interceptors(interceptors or ())
 
@@ -164,6 +174,7 @@ def worker(
             runtime_guard=not no_runtime_guard,
             interceptors=around,
             queues=queue or None,
+            limits=limits,
         )
         _log(level)
         tune_process()
@@ -291,6 +302,7 @@ def watchdog(
     once: Annotated[bool, typer.Option("--once", help="Make one pass, print what it did, and exit.")] = False,
     interval: Interval = "1s",
     lease_duration: LeaseDuration = "30s",
+    owner_losses: OwnerLosses = DEFAULT_LIMITS.owner_losses,
     log_level: LogLevel = "info",
     url: Url = None,
     json: AsJson = False,
@@ -298,10 +310,11 @@ def watchdog(
     """Enforce deadlines, fire timers and release the work of dead workers, without being a worker."""
     longest = duration("interval", interval) or 0
     lease = duration("lease duration", lease_duration) or 0
+    limits = StructuralLimits(owner_losses=owner_losses)
     level = _level(log_level)
 
     async def work(client: Client) -> None:
-        made = _Watchdog(client, longest, lease, json=json)
+        made = _Watchdog(client, longest, lease, limits, json=json)
         _log(level)
         if once:
             report = await made.run_pass()
@@ -318,8 +331,10 @@ def watchdog(
 class _Watchdog(TaskWatchdog):
     """A watchdog that prints a JSON document of each pass."""
 
-    def __init__(self, client: Client, interval: float, lease_duration: float, *, json: bool) -> None:
-        super().__init__(client, interval=interval, lease_duration=lease_duration)
+    def __init__(
+        self, client: Client, interval: float, lease_duration: float, limits: StructuralLimits, *, json: bool
+    ) -> None:
+        super().__init__(client, interval=interval, lease_duration=lease_duration, limits=limits)
         self._json = json
         self._reported = False
 
