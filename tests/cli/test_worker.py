@@ -156,6 +156,7 @@ def test_a_watchdog_ends_a_run_that_loses_more_owners_than_it_is_told(
 ) -> None:
     outlast("start", "kills_its_worker", "--id", "w")
     lease = ["--lease-duration", "1s", "--json", "--url", url]
+    counts: dict[str, int] = {}
     for _ in range(2):
         worker = start_process("worker", PROGRAMS, "--no-watchdog", *lease)
         worker.line()
