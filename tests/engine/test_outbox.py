@@ -21,6 +21,7 @@ from outlast.errors import (
     QueueNotFoundError,
     StartNotCommittedError,
     StoreError,
+    UnstorableValueError,
     WorkflowAlreadyStartedError,
     WorkflowCancelledError,
     WorkflowClosedError,
@@ -124,6 +125,20 @@ async def test_a_start_is_part_of_the_transaction_that_commits(
     assert await rows(client) == []
     assert (await handle.describe()).run.run_id == handle.run_id
     assert not handle.existed
+
+
+async def test_text_with_nul_does_not_abort_the_users_transaction(
+    client: Client, worker: Worker, own_engine: Engine, orders: None
+) -> None:
+    with own_engine.begin() as connection:
+        insert(connection, "o-1")
+        handle = await client.start(Collecting.run, 1, id="o-1", connection=connection)
+        if client.runtime.database.backend == "postgresql":
+            with pytest.raises(UnstorableValueError, match="NUL"):
+                await handle.signal(Collecting.add, "a\x00b", connection=connection)
+        await handle.signal(Collecting.add, r"a\u0000b", connection=connection)
+    assert await handle.result() == [r"a\u0000b"]
+    assert orders_in(own_engine) == ["o-1"]
 
 
 async def test_nothing_is_left_of_a_transaction_that_is_rolled_back(

@@ -6,6 +6,7 @@ it asks for is decided when it is applied, after the commit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from outlast_store.reads.runs import find_instance, find_run
 from outlast_store.schema.rows import RunRow
 from outlast_store.schema.tables import outbox
 from outlast_workflow.errors import (
+    UnstorableValueError,
     WorkflowAlreadyStartedError,
     WorkflowClosedError,
     WorkflowNotFoundError,
@@ -33,6 +35,8 @@ from outlast_workflow.options.options import StartOptions
 from outlast_workflow.primitives.enums import DuplicatePolicy, RunStatus
 from outlast_workflow.primitives.payloads import Payload, embed
 
+# In JSON text, an escaped NUL behind an even number of backslashes.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _ANY_START = frozenset({DuplicatePolicy.RETURN_EXISTING, DuplicatePolicy.TERMINATE_EXISTING})
 """The policies that refuse no start because of an open run."""
 
@@ -196,6 +200,8 @@ async def _write(
     look: Callable[[Connection], None] | None = None,
 ) -> None:
     bell = bell_of(runtime)
+    if runtime.database.backend == "postgresql":
+        _check_storable(rows)
 
     def write(connection: Connection) -> None:
         if look is not None:
@@ -205,6 +211,20 @@ async def _write(
         bell.ring_after(connection)
 
     await run_on(connection, runtime, write)
+
+
+def _check_storable(rows: Sequence[dict[str, Any]]) -> None:
+    """Refuse what PostgreSQL's checks of the outbox cannot read, before it aborts the user's whole transaction.
+
+    Raises:
+        UnstorableValueError: A value holds text with NUL.
+    """
+    for row in rows:
+        if _NUL.search(row["args"] or "") or _NUL.search(row["options"]):
+            raise UnstorableValueError(
+                f"the outbox cannot hold text with NUL, which this {row['kind']} of {row['workflow_id']} has: leave "
+                "that out, or give no connection; nothing was written, and your transaction can go on"
+            )
 
 
 def _signal_row(workflow_id: str, run_id: str | None, signal: SignalReceived, now: int) -> dict[str, Any]:
