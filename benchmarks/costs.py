@@ -119,6 +119,11 @@ class Told:
         self.total += number
 
     @workflow.signal
+    def publish(self, number: int) -> None:
+        """Write to a stream."""
+        workflow.stream("told").write(number)
+
+    @workflow.signal
     def stop(self) -> None:
         """End."""
         self.over = True

@@ -3,7 +3,7 @@
 d: durable timers. e: signals and updates to one run, from the worker's process and from another. g: recovery from
 SIGKILL. h: memory of cached, evicted, ended and stored runs. i: what many runs in the database do to one workflow.
 j: a sync activity that computes next to the rest, and a second worker process. k: queues at work. l: admission from
-queues, alone. Every result is checked. The exit code
+queues, alone. m: items of streams. Every result is checked. The exit code
 is 1 if one is wrong; it never is for a missed target.
 """
 
@@ -29,6 +29,7 @@ from benchmarks import (
     loads_messages,
     loads_queues,
     loads_recovery,
+    loads_streams,
     loads_timers,
     scaling,
 )
@@ -67,9 +68,13 @@ class Sizes:
     line: tuple[int, int] = (1_000, 1_000_000)
     tenants: tuple[int, int] = (1_000, 10_000)
     line_rounds: int = 25
+    items: int = 500
+    published: int = 200_000
 
 
 QUICK = Sizes(
+    items=50,
+    published=20_000,
     timers=1_000,
     signals=200,
     updates=50,
@@ -111,6 +116,14 @@ def messages(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figur
         within = loads_messages.measure_within(url, backend, sizes.signals, sizes.updates)
     with databases.fresh(backend) as url:
         return within + loads_messages.measure_across(url, backend, sizes.signals, sizes.updates)
+
+
+def streams(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Measure load m."""
+    with databases.fresh(backend) as url:
+        within = loads_streams.measure_within(url, backend, sizes.items, sizes.published)
+    with databases.fresh(backend) as url:
+        return within + loads_streams.measure_across(url, backend, sizes.items)
 
 
 def recovery(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
@@ -182,6 +195,7 @@ LOADS: dict[str, Load] = {
     "j": processor,
     "k": queues,
     "l": admission,
+    "m": streams,
 }
 
 

@@ -87,7 +87,7 @@ async def _within(url: str, backend: Backend, signals: int, updates: int) -> lis
 
 
 @contextmanager
-def _worker(url: str) -> Generator[None]:
+def worker_elsewhere(url: str) -> Generator[None]:
     """``outlast worker`` for :class:`Told`, in another process."""
     command = [
         sys.executable,
@@ -114,5 +114,5 @@ def measure_within(url: str, backend: Backend, signals: int, updates: int) -> li
 
 def measure_across(url: str, backend: Backend, signals: int, updates: int) -> list[Figure]:
     """Measure with the worker in another process, so that every message goes through the database."""
-    with _worker(url):
+    with worker_elsewhere(url):
         return asyncio.run(_measure(url, backend, signals, updates, "from another process"))

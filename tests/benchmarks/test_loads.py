@@ -12,6 +12,8 @@ from benchmarks.figures import Figure
 from benchmarks.measuring import WrongResultError
 
 TINY = loads.Sizes(
+    items=3,
+    published=50,
     timers=20,
     signals=20,
     updates=5,
@@ -48,7 +50,9 @@ def run(folder: Path, database: str, only: str) -> list[dict[str, Any]]:
     return figures
 
 
-@pytest.mark.parametrize(("load", "figures"), [("d", 2), ("e", 6), ("g", 1), ("h", 5), ("j", 2), ("k", 7)])
+@pytest.mark.parametrize(
+    ("load", "figures"), [("d", 2), ("e", 6), ("g", 1), ("h", 5), ("j", 2), ("k", 7), ("m", 3)]
+)
 def test_a_load_is_measured_on_sqlite(tmp_path: Path, load: str, figures: int) -> None:
     assert len(run(tmp_path, "sqlite", load)) == figures
 
