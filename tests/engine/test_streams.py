@@ -369,6 +369,8 @@ async def test_bad_options_are_refused(streams: MakeEnvironment) -> None:
         for options in wrong:
             with pytest.raises((InvalidOptionError, TypeError)):
                 handle.stream("s", **options)
+        with pytest.raises(InvalidOptionError, match="start"):
+            handle.stream("words", start=2**63)
         with pytest.raises(InvalidOptionError):
             handle.stream("")
         with pytest.raises(WorkflowNotFoundError):

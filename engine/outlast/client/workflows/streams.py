@@ -68,9 +68,9 @@ class StreamItems(Generic[T]):
     ) -> None:
         """Read a stream; the parameters and the errors are those of :meth:`outlast.WorkflowHandle.stream`."""
         given: Any = start
-        if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**63:
             raise InvalidOptionError(
-                "start must be the offset of an item, a whole number from 0", field="start"
+                "start must be the offset of an item, a whole number from 0 to 2**63 - 1", field="start"
             )
         self.offset = start
         self.ended = False
