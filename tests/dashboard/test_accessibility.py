@@ -17,6 +17,8 @@ from outlast_dashboard.notifications import ChangeSignal
 LONG = "kundenkonto-4711-" + "abcdef0123456789" * 8
 LONG_TYPE = "com.example.handel.bestellwesen.abrechnung.KontoauszugsVersandbestaetigungsWorkflow"
 PAGES = [
+    *("/workflows/importing/streams/rows", "/bulk?action=resume&status=terminated"),
+    *("/bulk?action=delete&status=terminated", "/?was_forked_from=no", "/?forked_from=importing"),
     *("/", "/?id_prefix=nothing", "/?where=wrong", "/start", "/login", "/bulk?action=cancel&status=open"),
     *(
         "/watchdog",

@@ -56,11 +56,14 @@ async def test_people_see_refusals_and_settle_them(served: Served) -> None:
     first, second = await refused(served, "a/1"), await refused(served, "b")
     page = (await web.get("/watchdog")).text
     assert "0 waiting, 2 refused" in page
-    assert "there is no queue &#39;&lt;b&gt;&#39;" in page
+    assert "There is no queue &#39;&lt;b&gt;&#39;." in page
     assert "secret" not in page
+    assert "2 things that committed transactions asked for were refused" in (await web.get("/")).text
+    assert "refused" not in (await web.get("/?id_prefix=a")).text
     metrics = (await web.get("/api/metrics")).text
     assert "outlast_outbox_refused 2.0" in metrics
     assert (await web.post(f"/outbox/{first}/retry", follow_redirects=False)).status_code == 303
     assert (await web.post(f"/outbox/{second}/delete", follow_redirects=False)).status_code == 303
     assert "Outbox</h2>" not in (await web.get("/watchdog")).text
+    assert "refused" not in (await web.get("/")).text
     assert await served.client.count() == 1

@@ -54,3 +54,16 @@ def test_what_a_run_needs_is_told_once_for_each_kind() -> None:
             reasons=(reason("workflow"), reason("activity")), told=told
         )
         assert " ".join(html.unescape(re.sub(r"<[^>]*>", " ", made)).split()).replace(" .", ".") == words
+
+
+async def test_the_list_shows_what_was_forked_and_what_was_not(served: Served) -> None:
+    original = await served.client.start("Greeting", "ada", id="g-1")
+    await original.result()
+    await (await original.fork(id="g-1-trial")).result()
+    for choice, shown, left in (("yes", "g-1", "g-1-trial"), ("no", "g-1-trial", "g-1")):
+        text = (await served.web.get("/", params={"was_forked_from": choice})).text
+        assert f'href="/workflows/{shown}?' in text
+        assert f'href="/workflows/{left}?' not in text
+    wrong = await served.web.get("/", params={"was_forked_from": "perhaps"})
+    assert wrong.status_code == 422
+    assert "was forked from must be yes or no" in wrong.text

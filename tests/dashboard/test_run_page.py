@@ -81,7 +81,7 @@ async def test_deadlines_are_bars_beside_their_timeouts_and_what_is_empty_is_lef
     text = await text_of(served, "w-1")
     assert re.search(r'Run timeout <span class="soft">50 s</span>', text)
     assert re.search(r'<progress class="meter [a-z]+"[^>]*aria-label="Run timeout: ', text)
-    assert "Execution timeout" not in text
+    assert "<dt>Execution timeout" not in text
     assert "Memo" not in text
 
 
@@ -273,3 +273,39 @@ def test_fields_are_read_as_their_parameters_want_them() -> None:
     with pytest.raises(InvalidOptionError, match="argument 2 must be JSON"):
         arguments_of({"json-1": "five"})
     assert orjson.dumps(arguments_of({})) == b"[]"
+
+
+async def test_a_fork_keeps_the_history_up_to_the_event_that_was_named(served: Served) -> None:
+    await served.client.execute("Greeting", "ada", id="g-1")
+    for number in range(4):
+        data = {"to": "last-workflow-task", "event": "3", "fork_id": f"trial-{number}"}
+        answer = await served.web.post("/workflows/g-1/fork", data=data)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/workflows/trial-{number}")
+    wrong = await served.web.post("/workflows/g-1/fork", data={"event": "1000", "fork_id": "never"})
+    assert wrong.status_code == 409
+    assert await served.client.count(id_prefix="never") == 0
+    text = await text_of(served, "g-1")
+    assert text.count('<li><a href="/workflows/trial-') == 3
+    assert 'href="/?forked_from=g-1">all 4</a>' in text
+    assert "all 4" not in await text_of(served, "trial-0")
+
+
+async def test_a_resumption_tells_what_is_repeated_by_how_the_run_ended(served: Served) -> None:
+    handle = await served.client.start("Waiting", id="w-1")
+    await handle.terminate()
+    assert 'data-stopped="terminated"' in await text_of(served, "w-1")
+    await served.client.start("Nobody", id="n-1", task_queue="nowhere")
+    await served.client.handle("n-1").terminate()
+    text = await text_of(served, "n-1")
+    assert '<dt>Started</dt><dd><span class="none">never</span>' in text
+    assert "waits for a worker" not in text
+
+
+async def test_a_debounced_run_says_so(served: Served) -> None:
+    await served.client.debounce("Greeting", "ada", key="user-7", period=60)
+    handle = await served.client.debounce("Greeting", "bob", key="user-7", period=60)
+    text = await text_of(served, handle.workflow_id)
+    assert "<dt>Debounced</dt><dd>key user-7</dd>" in text
+    assert "Each further call of its key puts that off" in text
+    assert "begins after 1 min" in text
+    assert "of the last call" in text

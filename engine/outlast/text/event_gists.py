@@ -198,6 +198,14 @@ def _run_timed_out(event: _Reading) -> Gist:
     return Gist(event.word("timeout_kind"), look="timed_out")
 
 
+def _start_changed(event: _Reading) -> Gist:
+    try:
+        left = (datetime.fromisoformat(event.text("start_at")) - event.recorded_at).total_seconds()
+    except (TypeError, ValueError):
+        return Gist("", event.arguments)
+    return Gist(f"begins after {words(left)}" if left > 0 else "begins at once", event.arguments)
+
+
 def _ended(look: str) -> Callable[[_Reading], Gist]:
     return lambda event: Gist(_said(event.text("reason"), event.word("by")), look=look)
 
@@ -307,7 +315,7 @@ _GISTS: Final[dict[str, Callable[[_Reading], Gist]]] = {
     "WorkflowCancelRequested": lambda event: Gist(event.text("reason")),
     "WorkflowCancelled": _ended("cancelled"),
     "WorkflowDequeued": _dequeued,
-    "WorkflowStartChanged": lambda event: Gist(_said("begins", event.text("start_at")), event.value("input")),
+    "WorkflowStartChanged": _start_changed,
     "WorkflowTerminated": _ended("terminated"),
     "WorkflowContinuedAsNew": _continued,
     "WorkflowReset": lambda event: Gist(event.text("reason") or "another run goes on", look="terminated"),

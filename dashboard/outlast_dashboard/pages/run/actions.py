@@ -146,11 +146,13 @@ async def reset(
     _: Writer,
     workflow_id: WorkflowId,
     to: Annotated[str, Form()] = "last-workflow-task",
+    event: Annotated[str, Form()] = "",
     reason: Reason = "",
     run_id: RunIdField = "",
 ) -> Response:
     """Start a new run from a point of the history."""
-    await web.client.handle(workflow_id, run_id=run_id or None).reset(_point(to), reason=reason or None)
+    handle = web.client.handle(workflow_id, run_id=run_id or None)
+    await handle.reset(_point(event.strip() or to), reason=reason or None)
     return _back(request, workflow_id)
 
 
@@ -179,6 +181,7 @@ async def fork(
     _: Writer,
     workflow_id: WorkflowId,
     to: Annotated[str, Form()] = "last-workflow-task",
+    event: Annotated[str, Form()] = "",
     fork_id: Annotated[str, Form()] = "",
     reason: Reason = "",
     execution_timeout: Annotated[str, Form()] = "",
@@ -186,7 +189,7 @@ async def fork(
 ) -> Response:
     """Start another workflow with the history of this one up to a point."""
     made = await web.client.handle(workflow_id, run_id=run_id or None).fork(
-        _point(to.strip()),
+        _point(event.strip() or to.strip()),
         id=fork_id.strip() or None,
         reason=reason or None,
         execution_timeout=duration("execution timeout", execution_timeout.strip() or None),

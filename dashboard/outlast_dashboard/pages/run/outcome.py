@@ -50,6 +50,7 @@ class RunOutcome:
         failure: Why it failed.
         reason: Why it was cancelled, terminated or reset, or which limit ended it.
         retry_state: Why no other run follows.
+        debounce_key: Which calls went to it together, the last of which gave its input.
     """
 
     input: Value | None = None
@@ -58,6 +59,7 @@ class RunOutcome:
     failure: FailureCause | None = None
     reason: str = ""
     retry_state: str = ""
+    debounce_key: str = ""
 
 
 async def outcome_of(client: Client, run: RunRow, principal: Principal) -> RunOutcome:
@@ -72,18 +74,15 @@ async def outcome_of(client: Client, run: RunRow, principal: Principal) -> RunOu
     last = await _event(client, run, run.last_seq) if run.closed_at is not None else None
     shown = principal.sees_payloads
     input, no_input = None, False
-    given = (
-        first
-        if first is None or "debounce_key" not in first.payload
-        else await _last_input(client, run, first)
-    )
+    key = "" if first is None else _words(first.payload.get("debounce_key"))
+    given = await _last_input(client, run, first) if first is not None and key else first
     if given is not None and "input" in given.payload:
         args = _plain(client, run, given.payload["input"]) if shown else None
         no_input = args == []
         alone = args[0] if isinstance(args, list) and len(args) == 1 else args
         input = None if no_input else _value(alone, given.seq, shown=shown)
     if last is None:
-        return RunOutcome(input, no_input)
+        return RunOutcome(input, no_input, debounce_key=key)
     result = None
     if "result" in last.payload:
         result = _value(_plain(client, run, last.payload["result"]) if shown else None, last.seq, shown=shown)
@@ -97,6 +96,7 @@ async def outcome_of(client: Client, run: RunRow, principal: Principal) -> RunOu
         cause_of(failure) if isinstance(failure, dict) and known else None,
         _words(seen.get("reason")) or _words(seen.get("by")).replace("_", " "),
         _words(seen.get("retry_state")).replace("_", " "),
+        key,
     )
 
 

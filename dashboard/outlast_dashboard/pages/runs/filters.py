@@ -61,14 +61,12 @@ class Chosen:
                 filters[name] = moment(name.replace("_", " "), text, now)  # type: ignore[literal-required]
             elif name == "attention":
                 filters["attention"] = True
-            elif name == "has_parent":
+            elif name in ("has_parent", "was_forked_from"):
                 if text not in ("yes", "no"):
-                    raise InvalidOptionError("has parent must be yes or no", field="has_parent")
-                filters["has_parent"] = text == "yes"
+                    raise InvalidOptionError(f"{name.replace('_', ' ')} must be yes or no", field=name)
+                filters[name] = text == "yes"  # type: ignore[literal-required]
             elif name == "workflow_type":
                 filters["workflow_type"] = [part.strip() for part in text.split(",") if part.strip()]
-            elif name == "was_forked_from":
-                filters["was_forked_from"] = True
             else:
                 filters[name] = text  # type: ignore[literal-required]  # the names are those of Filters
         if self.run_ids:

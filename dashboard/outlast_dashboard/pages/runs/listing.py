@@ -61,13 +61,16 @@ async def runs(
         listing = client.list(page_size=PAGE_SIZE, order=chosen.order, **chosen.filters(now))
         shown = await listing.page(cursor or None)
         needing_attention: Sequence[RunSummary] = ()
+        refused = 0
         if not cursor and chosen.is_empty:
             found = client.list(page_size=MOST_NEEDING_ATTENTION, attention=True)
             needing_attention = (await found.page()).runs
+            refused = (await client.outbox.summary()).refused
         return {
             "runs": shown.runs,
             "ends": await ends.of(shown.runs),
             "needing_attention": needing_attention,
+            "refused": refused,
             "counts": await counts.current(),
             "chosen": chosen,
             "next": chosen.query(cursor=shown.cursor) if shown.cursor is not None else None,

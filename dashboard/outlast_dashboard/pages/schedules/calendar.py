@@ -29,8 +29,8 @@ class Day:
 
     @property
     def shown(self) -> list[datetime]:
-        """The first slots of the day."""
-        return self.slots[:TIMES_SHOWN]
+        """The first slots of the day; one more than usual rather than the words that there is one more."""
+        return self.slots if len(self.slots) == TIMES_SHOWN + 1 else self.slots[:TIMES_SHOWN]
 
     @property
     def more(self) -> int:
