@@ -48,6 +48,7 @@ READABLE = {
         "start_at",
         "schedule_to_start_timeout_seconds",
         "forked_from",
+        "debounce_key",
     ),
     *(
         "through",
