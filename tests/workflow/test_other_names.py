@@ -94,6 +94,9 @@ def loose(thing: Any) -> Any:
         (lambda: loose(Worker)(None, queue="q"), "a worker takes task_queue="),
         (lambda: loose(Worker)(None, queue_name="q"), "a worker takes task_queue="),
         (lambda: loose(Worker)(None, concurrency=4), "it is called max_concurrent_activities here"),
+        (lambda: loose(Worker)(None, workflow=[napping]), "it is called workflows here"),
+        (lambda: loose(workflow.defn)(max_recovery_attempts=3), "StructuralLimits(owner_losses=…)"),
+        (lambda: loose(activity.defn)(should_retry=bool), "non_retryable=True"),
         (lambda: loose(activity.defn)(max_attempts=3), "give retry_policy=RetryPolicy(max_attempts=…)"),
         (
             lambda: loose(activity.defn)(backoff_rate=3),

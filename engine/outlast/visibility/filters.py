@@ -57,6 +57,14 @@ class Filters(TypedDict, total=False):
     latest: bool
 
 
+_OTHER_STATUSES: Final = {
+    "success": "completed",
+    "error": "failed",
+    "enqueued": "queued",
+    "delayed": "pending",
+    "max_recovery_attempts_exceeded": "failed",
+}
+"""What DBOS calls them."""
 _SWITCHES: Final = frozenset({"attention", "overdue", "latest"})
 """Filters that, switched off, leave out nothing."""
 
@@ -113,8 +121,7 @@ def run_filter(
     if unknown:
         name = min(unknown)
         known = tuple(Filters.__annotations__)
-        instead = "the workflow's id is workflow_id" if name == "id" else advice(name, known)
-        raise InvalidOptionError(f"there is no filter {name!r}: {instead}", field=name)
+        raise InvalidOptionError(f"there is no filter {name!r}: {advice(name, known)}", field=name)
     chosen = RunFilter(
         statuses=_statuses(status),
         run_ids=_several("run_ids", "run id", run_ids, MOST_IDS),
@@ -213,9 +220,16 @@ def _several(field: str, words: str, names: Any, most: int) -> tuple[str, ...]:
 
 def _unknown_status(name: object) -> InvalidOptionError:
     shown = repr(name) if isinstance(name, str) else type(name).__name__
-    return InvalidOptionError(
-        f"status must be one of {', '.join(RunStatus)}, not {shown:.80}", field="status"
-    )
+    known = f"status must be one of {', '.join(RunStatus)}, not {shown:.80}"
+    meant = _meant_status(name.lower()) if isinstance(name, str) else None
+    return InvalidOptionError(known if meant is None else f"{known}: did you mean {meant}?", field="status")
+
+
+def _meant_status(name: str) -> str | None:
+    import difflib
+
+    near = difflib.get_close_matches(name, [*RunStatus], 1)
+    return _OTHER_STATUSES.get(name) or (near[0] if near else None)
 
 
 def _instant(words: str, moment: Any) -> int | None:

@@ -40,6 +40,7 @@ _RENAMED: Final = {
     "phase": "offset",
     "state_note": "note",
     "reason": "note",
+    "workflow": "workflows",
     # DBOS
     "interval_seconds": "initial_interval",
     "backoff_rate": "backoff_coefficient",
@@ -86,6 +87,14 @@ _ADVICE: Final = {
     "versioning_behavior": "`workflow.patched` versions workflow code, and `Worker(build_id=…)` names it",
     "retries_allowed": "activities are retried by default; `retry_policy=RetryPolicy(max_attempts=1)` turns that off",
     "cron_schedule": "create a schedule: `client.schedules.create(id, workflow, spec=Cron(…))`",
+    "max_recovery_attempts": (
+        "limits=StructuralLimits(owner_losses=…), of a client or a worker, bounds how many workers in a row may die "
+        "over a workflow"
+    ),
+    "should_retry": (
+        "the policy is recorded, so it is no code: RetryPolicy(non_retryable_error_types=…) names what is not tried "
+        "again, or raise ApplicationError(…, non_retryable=True)"
+    ),
     "deduplication_id": "the workflow's id deduplicates: give id= to the start",
     "priority_enabled": "every queue goes by the priority of what stands in it",
     "partition_queue": "every queue has partitions: StartOptions(partition_key=…) names one",
@@ -167,6 +176,31 @@ _OF_SCHEDULES: Final = {
     "automatic_backfill": "catch_up='all' starts each slot that was missed; overlap='allow_all' lets them run at once",
 }
 """What to give instead of these names where a schedule is declared or changed."""
+_OF_FILTERS: Final = {
+    "id": "the workflow's id is workflow_id",
+    # DBOS
+    "name": "it is called workflow_type here",
+    "workflow_id_prefix": "it is called id_prefix here",
+    "start_time": "it is called created_after here",
+    "end_time": "it is called created_before here",
+    "completed_after": "it is called closed_after here",
+    "completed_before": "it is called closed_before here",
+    "dequeued_after": "it is called started_after here",
+    "dequeued_before": "it is called started_before here",
+    "executor_id": "it is called owner here",
+    "application_version": "it is called build_id here",
+    "app_version": "it is called build_id here",
+    "parent_workflow_id": "it is called parent here",
+    "queues_only": "status='queued' lists what waits in queues, queue= what belongs to one",
+    "user": "search attributes say such things: where={'user': …}",
+    "authenticated_user": "search attributes say such things: where={'user': …}",
+    "attributes": "it is called where here",
+    "sort_desc": "order='oldest' lists the oldest first, and the newest come first otherwise",
+    "offset": "page(cursor) continues where the page before ended",
+    "load_input": "lists hold no payloads: a handle has the history and the result",
+    "load_output": "lists hold no payloads: a handle has the history and the result",
+}
+"""What to give instead of these names to find workflows."""
 _DEADLINES: Final = {"options", "run_timeout", "start_to_close_timeout"}
 """What has one of these options lets something end by itself, so its user must say which timeout is meant."""
 _IN_RETRY_POLICY: Final = (
@@ -229,6 +263,8 @@ def advice(name: str, known: tuple[str, ...]) -> str:
             return f"give options=StartOptions({name}=…)"
     if "spec" in known and name in _OF_SCHEDULES:
         return _OF_SCHEDULES[name]
+    if "closed_after" in known and name in _OF_FILTERS:
+        return _OF_FILTERS[name]
     renamed = _RENAMED.get(name, name)
     if renamed in known:
         return f"it is called {renamed} here"
