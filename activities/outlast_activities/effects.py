@@ -121,6 +121,12 @@ class AsyncEffect(Effect):
 def once(running: RunningActivity, connection: Connection | Session, name: str) -> Effect:
     """Note an effect; see :func:`outlast.activity.once`."""
     key = _key(running, name)
+    if not isinstance(connection, Connection) and not callable(getattr(connection, "connection", None)):
+        raise InvalidOptionError(
+            "activity.once takes a SQLAlchemy Connection or Session in the transaction that has the effect, not "
+            f"{type(connection).__name__}",
+            field="connection",
+        )
     own = connection if isinstance(connection, Connection) else connection.connection()
     return Effect(running, key, own.execute, _note(own, key))
 
@@ -188,11 +194,16 @@ def _insert_new(dialect: str) -> Any:
 
 def create_effects(engine: Engine) -> bool:
     """Make the table of effects; return whether it was not there yet."""
-    from sqlalchemy import inspect
-
-    there = inspect(engine).has_table(effects.name)
+    there = has_effects(engine)
     metadata.create_all(engine)
     return not there
+
+
+def has_effects(engine: Engine) -> bool:
+    """Return whether the table of effects is there."""
+    from sqlalchemy import inspect
+
+    return inspect(engine).has_table(effects.name)
 
 
 def prune_effects(engine: Engine, older_than: timedelta) -> int:

@@ -34,7 +34,9 @@ def test_rows_are_listed_applied_retried_and_deleted(outlast: Command, rows: Non
     assert "\x1b" not in refused.out
     assert "secret" not in refused.out
     number = str(outlast("outbox", "list", "--json").lines[0]["outbox_id"])
-    assert outlast("outbox", "retry", number).out == "retried\n"
+    again = outlast("outbox", "retry", number)
+    assert (again.code, again.out) == (1, "")
+    assert f"but then refused (row {number} of the outbox): " in again.err
     assert outlast("outbox", "delete", number, "--json").json == {"outbox_id": int(number), "deleted": True}
     assert outlast("outbox", "list").out == "the outbox is empty\n"
     assert outlast("outbox", "list", "--state", "waiting").out == "nothing in the outbox is waiting\n"

@@ -220,6 +220,8 @@ async def test_an_id_in_use_is_treated_as_by_a_start(made: MakeEnvironment) -> N
             options: Any = wrong
             with pytest.raises(InvalidOptionError):
                 await handle.fork(**options)
+        with pytest.raises(InvalidOptionError, match="to or before, not both"):
+            await handle.fork(3, before=1)
         misspelt: Any = {"workflow_id": "x"}
         with pytest.raises(InvalidOptionError, match="workflow_id"):
             await handle.fork(**misspelt)

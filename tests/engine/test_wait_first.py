@@ -95,7 +95,7 @@ async def test_all_runs_of_a_chain_are_waited_for(engine: MakeEnvironment) -> No
 async def test_nobody_ends_in_time(engine: MakeEnvironment) -> None:
     async with engine(workflows=WORKFLOWS) as env:
         handle = await env.client.start(sleeper, 9.0)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match="the workflow has not ended within 2"):
             await outlast.wait_first([handle], timeout=2)
         assert await handle.result() == 9
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
@@ -14,7 +15,7 @@ from sqlalchemy.orm import Session
 from tests.engine.conftest import anyio_backend as anyio_backend
 
 from outlast import RetryPolicy, activity, workflow
-from outlast.errors import EffectsTableMissingError, NotInActivityError
+from outlast.errors import EffectsTableMissingError, InvalidOptionError, NotInActivityError
 from outlast.testing import ActivityEnvironment, TestEnvironment
 from outlast_activities.effects import create_effects, prune_effects
 from outlast_store.database.urls import DatabaseUrl
@@ -135,6 +136,18 @@ async def test_a_missing_table_names_the_command(tmp_path: Path) -> None:
             activity.once(connection)
 
     with pytest.raises(EffectsTableMissingError, match="outlast effects create"):
+        await ActivityEnvironment().run(sell)
+    engine.dispose()
+
+
+async def test_what_has_no_transaction_is_refused(tmp_path: Path) -> None:
+    engine: Any = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
+
+    @activity.defn
+    def sell() -> None:
+        activity.once(engine)
+
+    with pytest.raises(InvalidOptionError, match=r"Connection or Session .* not Engine"):
         await ActivityEnvironment().run(sell)
     engine.dispose()
 

@@ -99,6 +99,10 @@ async def fork(
     policy = _policy(duplicate_policy)
     if before is not None:
         integer("before", before, 1)
+        if to != "last-workflow-task":
+            raise InvalidOptionError(
+                "give to or before, not both: each says where the fork begins", field="before"
+            )
     ids = runtime.environment.ids
     fork_id = ids.next() if id is None else validate_workflow_id(id)
     if fork_id == workflow_id:

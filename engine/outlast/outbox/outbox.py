@@ -8,9 +8,9 @@ from outlast.outbox.bells import bell_of
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.views import Instant, View
 from outlast_runs.outbox import DeleteOutbox, RetryOutbox
-from outlast_store.reads.outbox import read_load, read_page
+from outlast_store.reads.outbox import find_row, read_load, read_page
 from outlast_store.schema.rows import OutboxRow
-from outlast_workflow.errors import InvalidOptionError, OutboxRowNotFoundError
+from outlast_workflow.errors import InvalidOptionError, OutboxRefusedError, OutboxRowNotFoundError
 from outlast_workflow.options.validation import integer
 from outlast_workflow.primitives.times import to_datetime
 
@@ -99,10 +99,16 @@ class Outbox:
 
         Raises:
             OutboxRowNotFoundError: There is no such row, or it was not refused.
+            OutboxRefusedError: It was refused again; the row is kept.
         """
         if not await self._runtime.journal.apply(RetryOutbox(_number(outbox_id))):
             raise OutboxRowNotFoundError(outbox_id)
         await self.drain()
+        row = await self._runtime.read(find_row, outbox_id)
+        if row is not None and row.state == "refused":
+            raise OutboxRefusedError(
+                row.workflow_id, outbox_id=outbox_id, reason=row.reason or "", kind=row.kind
+            )
 
     async def delete(self, outbox_id: int) -> None:
         """Delete a row: what it asks for never happens.

@@ -115,9 +115,9 @@ class OutboxRefusedError(OutlastError):
 
     facts: ClassVar[tuple[str, ...]] = ("workflow_id", "outbox_id", "reason")
 
-    def __init__(self, workflow_id: str, *, outbox_id: int, reason: str) -> None:
+    def __init__(self, workflow_id: str, *, outbox_id: int, reason: str, kind: str = "start") -> None:
         super().__init__(
-            f"the start of workflow {workflow_id!r} was committed, but then refused (row {outbox_id} of the outbox): "
+            f"the {kind} of workflow {workflow_id!r} was committed, but then refused (row {outbox_id} of the outbox): "
             f"{reason}"
         )
         self.workflow_id = workflow_id

@@ -27,9 +27,9 @@ async def rows(
     return await web.client.outbox.list(state=state, after=after, limit=limit)
 
 
-@router.post("/{number}/retry", status_code=204, responses=problems(404))
+@router.post("/{number}/retry", status_code=204, responses=problems(404, 409))
 async def retry(number: Number, web: TheWeb, _: Writer) -> None:
-    """Apply a refused row now, once its cause is gone. It is refused again if it is not."""
+    """Apply a refused row now, once its cause is gone. If it is not, the row is refused again: that is a 409."""
     await web.client.outbox.retry(number)
 
 

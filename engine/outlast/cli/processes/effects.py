@@ -14,9 +14,9 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from outlast.cli.common.options import AsJson
 from outlast.cli.common.output import document, show
 from outlast.text.parsing import duration
-from outlast_activities.effects import create_effects, prune_effects
+from outlast_activities.effects import create_effects, has_effects, prune_effects
 from outlast_store.database.driver_errors import driver_error
-from outlast_workflow.errors import InvalidUrlError, StoreError
+from outlast_workflow.errors import EffectsTableMissingError, InvalidUrlError, StoreError
 
 app = typer.Typer(
     name="effects",
@@ -67,6 +67,11 @@ def prune(
     assert seconds is not None
     age = timedelta(seconds=seconds)
     with _engine(url) as engine:
+        if not has_effects(engine):
+            raise EffectsTableMissingError(
+                f"{engine.url.render_as_string()} has no table outlast_effects: check the URL, or run "
+                "`outlast effects create` with it first"
+            )
         deleted = prune_effects(engine, age)
     if json:
         document({"deleted": deleted})
@@ -89,8 +94,8 @@ def _engine(url: str) -> Generator[Engine]:
         yield engine
     except SQLAlchemyError as error:
         raise StoreError(
-            f"{parsed.render_as_string()} did not do it: {type(driver_error(error)).__name__}; check the URL, and that "
-            "this user may make tables"
-        ) from error
+            f"{parsed.render_as_string()} refused: {str(driver_error(error)) or type(error).__name__}; check the URL, "
+            "and that this user may make tables"
+        ) from None
     finally:
         engine.dispose()

@@ -44,8 +44,16 @@ async def wait_first(handles: Iterable[WorkflowHandle[T]], timeout: float | None
     """
     given = _checked(handles)
     seconds = None if timeout is None else timeout_seconds("timeout", timeout)
-    async with asyncio.timeout(seconds):
-        return await _first(given)
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await _first(given)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        many = "the workflow" if len(given) == 1 else f"none of the {len(given):,} workflows"
+        said = "has not ended" if len(given) == 1 else "has ended"
+        raise TimeoutError(f"{many} {said} within {seconds} s: they go on, wait again later") from error
 
 
 def _checked(handles: Iterable[WorkflowHandle[T]]) -> list[WorkflowHandle[T]]:
