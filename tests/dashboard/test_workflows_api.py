@@ -372,7 +372,9 @@ async def test_a_workflow_is_resumed_and_forked(served: Served) -> None:
     named = {"to": "first-workflow-task", "workflow_ids": [id]}
     many = await served.web.post("/api/bulk/fork", json=named)
     assert set(many.json()["forks"]) == {id}, many.text
-    (refused,) = (await served.web.post("/api/bulk/fork", json={**named, "before": 99})).json()["refused"]
+    (refused,) = (await served.web.post("/api/bulk/fork", json={"workflow_ids": [id], "before": 99})).json()[
+        "refused"
+    ]
     assert refused["problem"]["type"] == "urn:outlast:problem:reset-refused"
     for one in (id, "trial", many.json()["forks"][id]):
         await served.client.handle(one).terminate()
