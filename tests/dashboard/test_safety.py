@@ -29,7 +29,9 @@ def routes() -> list[Route]:
     """Every route of the OpenAPI document, with something in its holes."""
     found: list[Route] = []
     for path, methods in make_api().openapi()["paths"].items():
-        filled = "/api" + path.format(workflow_id="w-1", schedule_id="s-1", name="say", action="cancel")
+        filled = "/api" + path.format(
+            workflow_id="w-1", schedule_id="s-1", name="say", action="cancel", number=1
+        )
         found += [(method.upper(), filled) for method in methods]
     return found
 
