@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 from tests.simulation import programs
-from tests.simulation.clients import DONE, REFUSED, Ledger, Request
+from tests.simulation.clients import DONE, REFUSED, UNKNOWN, Ledger, Request
 
 ROW = "INSERT INTO outlast_outbox (kind, workflow_id, name, args, options, created_at) VALUES (?, ?, ?, ?, ?, ?)"
 AGAIN_AFTER_S = 0.001
@@ -99,6 +99,13 @@ class Strangers:
             # Its start came first, so it is there, or it has ended and perhaps gone.
             if kind == "signal" and workflow_id in self._begun and "NotFound" in reason and not self.deleting:
                 self.wrong.append(f"a signal of a stranger was refused before its start: {reason}")
+
+        if self.deleting:
+            # What was refused goes with its workflow, so of the rest of a deleted one nothing is known.
+            kept = {row[0] for row in real.execute("SELECT workflow_id FROM workflow_instances").fetchall()}
+            for request in self.rows.values():
+                if request.kind == "signal" and request.workflow_id not in kept:
+                    request.state = UNKNOWN
 
     deleting = False
 
