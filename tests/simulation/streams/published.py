@@ -142,7 +142,10 @@ def _check_reader(story: Story, reader: Reader, items: list[Any]) -> Iterator[st
     expected = there[reader.start : reader.start + len(reader.seen)]
     if reader.seen != expected:
         yield f"{reader!r} saw {reader.seen} where {expected} was written"
-    chain = story.chains[reader.first_run_id or ""]
+    chain = story.chains.get(reader.first_run_id or "", [])
+    if not chain:
+        yield f"{reader!r} read of a chain that is not there, and was not exported"
+        return
     went_on = story.effective(chain[0]) != chain
     shut = any(kind == "StreamClosed" for run_id in chain for kind, _, _ in story.events[run_id])
     if reader.ended and not (went_on or shut) and len(reader.seen) < len(there) - reader.start:
