@@ -47,7 +47,8 @@ def _just_before_the_change(client: Client, monkeypatch: pytest.MonkeyPatch, hap
     apply, waiting = journal.apply, [happens]
 
     async def late(change: Any) -> Any:
-        if isinstance(change, CopiedHistory) and waiting:
+        copies = isinstance(change, CopiedHistory)
+        if copies and waiting:
             await waiting.pop()(client)
         return await apply(change)
 

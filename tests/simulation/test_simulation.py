@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.simulation.bugs import WITHIN
 from tests.simulation.running import run_many
 
-SEEDS = 350
+SEEDS = 440
 PROCESSES = min(os.cpu_count() or 1, 4)
 ROOT = Path(__file__).parents[2]
 
