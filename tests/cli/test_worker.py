@@ -38,6 +38,7 @@ def test_a_worker_works_until_it_is_told_to_stop(
         "broken",
         "fail",
         "hanging",
+        "kills_its_worker",
         "mailing",
         "sleep_long",
     ]

@@ -63,8 +63,9 @@ async def test_it_takes_every_option_of_a_start(served: Served) -> None:
     """The options are those of `POST /workflows`, and each can be changed alone."""
     assert OPTIONS.keys() == StartOptionsBody.model_fields.keys()
     assert CreateScheduleBody.model_fields.keys() >= StartBody.model_fields.keys() - {
-        "workflow_id",
-        "duplicate_policy",
+        *("workflow_id", "duplicate_policy"),
+        # Of one workflow that is started now.
+        *("execution_deadline", "debounce"),
     }
     web = served.web
     await served.client.queues.define("reports")

@@ -439,7 +439,7 @@ async def test_closed_alone_is_a_filter_and_a_switch_that_is_off_is_none(served:
         refused = await served.web.post("/api/bulk/delete", params=nothing, json={})
         assert (refused.status_code, refused.json()["field"]) == (422, "filters"), nothing
     gone = (await served.web.post("/api/bulk/delete", params={"open": False}, json={})).json()
-    assert gone == {"done": 1, "refused": [], "cursor": None}
+    assert gone == {"done": 1, "refused": [], "cursor": None, "forks": {}}
     assert await served.client.count(open=True) == 2
     ended = (await served.web.post("/api/bulk/terminate", params={"open": True}, json={})).json()
     assert ended["done"] == 2

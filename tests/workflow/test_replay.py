@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -227,9 +228,7 @@ def test_every_command_compares_alike_live_and_read():
     for event_type in REGISTRY.values():
         if event_type.command:
             made: Any = event_type
-            required = [
-                name for name, field in made.__dataclass_fields__.items() if field.default is not None
-            ]
+            required = [field.name for field in fields(made) if field.default is not None]
             values = {
                 name: samples.get(name, NOT_NEEDED if name in made.payload_names else name)
                 for name in required
