@@ -142,7 +142,7 @@ async def test_the_start_of_many_is_moved_in_one_request(served: Served) -> None
     nothing = await served.web.post(path, params=asked, json={})
     assert (nothing.status_code, nothing.json()["field"]) == (422, "delay")
     done = await served.web.post(path, params=asked, json={"delay_seconds": 3600})
-    assert done.json() == {"done": 2, "refused": [], "cursor": None}
+    assert done.json() == {"done": 2, "refused": [], "cursor": None, "forks": {}}
     moved = await served.web.post(path, params=asked, json={"until": "2030-01-01T00:00:00Z"})
     assert moved.json()["done"] == 2
     load = await served.client.queues.describe("mails")

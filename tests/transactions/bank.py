@@ -116,5 +116,15 @@ async def pays(kind: str, amount: int) -> int:
 
 
 @workflow.defn
+async def pays_and_waits(kind: str, amount: int) -> int:
+    """Is open until somebody says that it may end, so that only an attempt's own guard can refuse its end."""
+    paid = await workflow.execute_activity(
+        kind, "ada", "bob", amount, start_to_close_timeout=30, result_type=int
+    )
+    await workflow.receive("end")
+    return paid
+
+
+@workflow.defn
 async def says_hello() -> str:
     return "hello"

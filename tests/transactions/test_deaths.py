@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 from tests.transactions import bank as programs
-from tests.transactions.bank import Bank, pays
+from tests.transactions.bank import Bank, pays, pays_and_waits
 from tests.transactions.conftest import Working
 
 from outlast import StartOptions
@@ -135,10 +135,11 @@ async def test_a_zombie_leaves_nothing(
         database.dispose()
 
     over = before(take_over)
-    async with working() as client:
-        handle = await client.start(pays, transfers, 5, id="p")
-        assert await handle.result() == 5
+    async with working(workflows=[pays_and_waits]) as client:
+        handle = await client.start(pays_and_waits, transfers, 5, id="p")
         assert await asyncio.to_thread(over.wait, 30)
+        await handle.signal("end")
+        assert await handle.result() == 5
     paid_once(bank)
     assert len(programs.runs) == 1, "all of its code ran"
 
