@@ -16,7 +16,7 @@ from outlast.runtime.schema_check import ensure_schema
 from outlast_runs.admission import SPARE_PARTITIONS, Admission, AdmitFromQueue, Taker
 from outlast_runs.claims import ClaimRuns, ReleaseRuns, StealRuns
 from outlast_runs.run_change import RequestCancellation, TerminateRun
-from outlast_runs.start_delays.change import SetStartDelay
+from outlast_runs.start_delays.moves import MoveStart
 from outlast_store.database.database import Database
 from outlast_store.database.sql_text import columns_of
 from outlast_store.database.urls import DatabaseUrl
@@ -113,8 +113,8 @@ async def test_a_head_that_leaves_the_line_in_the_same_batch_takes_no_turn(journ
     assert ids(admission) == ["b1"]
 
 
-def delay(run: RunRow, seconds: int) -> SetStartDelay:
-    return SetStartDelay(run.workflow_id, run.run_id, delay=seconds * 1_000_000, until=None)
+def delay(run: RunRow, seconds: int) -> MoveStart:
+    return MoveStart(run.workflow_id, run.run_id, delay=seconds * 1_000_000, until=None)
 
 
 async def test_a_start_that_is_moved_and_an_admission_exclude_each_other(

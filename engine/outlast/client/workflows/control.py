@@ -17,7 +17,7 @@ from outlast.client.workflows.run_reader import RunReader
 from outlast.histories.fork import Forked, ForkOptions, fork
 from outlast.histories.reset import ResumeOptions, reset, resume
 from outlast_runs.run_change import RequestCancellation, TerminateRun
-from outlast_runs.start_delays.change import SetStartDelay as MoveStart
+from outlast_runs.start_delays.moves import MoveStart
 from outlast_store.journal.batch import Change
 from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyBegunError, WorkflowClosedError

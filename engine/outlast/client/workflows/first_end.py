@@ -87,7 +87,7 @@ async def _first(handles: Sequence[WorkflowHandle[T]]) -> WorkflowHandle[T]:
     if ended is not None:
         return ended
     waits = {
-        asyncio.ensure_future(handle.wait_for_end(end, look=False)): handle
+        asyncio.ensure_future(handle.wait_for_end(end)): handle
         for handle, end in zip(handles, ends, strict=True)
     }
     try:

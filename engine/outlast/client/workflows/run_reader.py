@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, Generic, Literal, Never, TypeVar, overload
+from typing import Any, Generic, Literal, Never, TypeVar, overload
 
 import orjson
 
@@ -29,17 +29,6 @@ from outlast_workflow.run.mailbox import NO_DEFAULT
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-_FOLLOW: Final[dict[tuple[bool | None, bool], Follow]] = {
-    (True, True): "all",
-    (True, False): "all",
-    (False, True): "none",
-    (False, False): "none",
-    (None, True): "own",
-    (None, False): "all",
-}
-"""Which runs a result goes on to, by what the caller says and by whether the handle names a run."""
 
 
 class RunReader(Generic[T]):
@@ -70,6 +59,7 @@ class RunReader(Generic[T]):
         self._result_type = result_type
         self._ending = ending
         self._pinned = pinned
+        self._follows: Follow = "own" if pinned else "all"
         self._outbox = outbox
         """What a start does that was written in a user's transaction, until it is known to be applied."""
 
@@ -109,7 +99,10 @@ class RunReader(Generic[T]):
             return await self._result_within(timeout_seconds("timeout", timeout), follow_runs)
         context = self._context
         first = self._ending or context.runtime.run_ends.subscribe(await self.resolve())
-        end = await end_of(context.runtime, first, _FOLLOW[follow_runs, self._pinned])
+        follow: Follow = "all" if follow_runs else "none"
+        if follow_runs is None:
+            follow = self._follows
+        end = await end_of(context.runtime, first, follow)
         value: T = result_of(end, self.workflow_id, context.converter, self._result_type)
         return value
 
@@ -118,15 +111,13 @@ class RunReader(Generic[T]):
         """The database of the workflow, as this process has it open."""
         return self._context.runtime
 
-    async def wait_for_end(self, first: RunEnd, follow_runs: bool | None = None, *, look: bool = True) -> End:
+    async def wait_for_end(self, first: RunEnd) -> End:
         """Wait for the end of the handle's run and of those that follow it; for the engine's own use.
 
         Args:
-            first: Where the end of the handle's run is noted.
-            follow_runs: As for :meth:`result`.
-            look: Whether to look first if another process has closed that run.
+            first: Where the end of the handle's run is noted. The caller has looked if it has been closed already.
         """
-        return await end_of(self._context.runtime, first, _FOLLOW[follow_runs, self._pinned], look=look)
+        return await end_of(self._context.runtime, first, self._follows, look=False)
 
     async def _result_within(self, seconds: float, follow_runs: bool | None) -> T:
         waiting = asyncio.ensure_future(self.result(follow_runs=follow_runs))
