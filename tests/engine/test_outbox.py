@@ -29,6 +29,7 @@ from outlast.errors import (
 )
 from outlast_runs.outbox import ApplyOutbox
 from outlast_store.reads.outbox import read_page
+from outlast_store.reads.runs import find_instance
 from outlast_store.schema.rows import OutboxRow
 from outlast_workflow.primitives.times import from_iso
 
@@ -125,6 +126,24 @@ async def test_a_start_is_part_of_the_transaction_that_commits(
     assert await rows(client) == []
     assert (await handle.describe()).run.run_id == handle.run_id
     assert not handle.existed
+
+
+async def test_a_start_is_found_that_is_applied_between_the_reads_of_whoever_looks_for_it(
+    client: Client, own_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with own_engine.begin() as connection:
+        await client.start(Doubling.run, 21, id="o-1", connection=connection)
+    runtime = client.runtime
+    read = runtime.read
+
+    async def read_and_apply(reader: Any, *args: Any, **options: Any) -> Any:
+        found = await read(reader, *args, **options)
+        if reader is find_instance:
+            await client.outbox.drain()
+        return found
+
+    monkeypatch.setattr(runtime, "read", read_and_apply)
+    assert (await client.handle("o-1").describe()).run.run_id
 
 
 async def test_text_with_nul_does_not_abort_the_users_transaction(

@@ -46,18 +46,15 @@ async def started_run(runtime: Runtime, workflow_id: str, run_id: str, *, joins:
         await _apply(runtime)
 
 
-async def wait_for_start(runtime: Runtime, workflow_id: str) -> bool:
-    """Apply the start of a workflow that waits in the outbox; return whether there was one.
+async def apply_start(runtime: Runtime, workflow_id: str) -> None:
+    """Apply the start of a workflow if one waits in the outbox.
 
     Args:
         runtime: The database.
         workflow_id: The workflow.
     """
-    found = False
     while await runtime.read(find_start, workflow_id):
-        found = True
         await _apply(runtime)
-    return found
 
 
 async def _apply(runtime: Runtime) -> None:

@@ -21,10 +21,11 @@ async def current_run_id(runtime: Runtime, workflow_id: str) -> str:
     """
     instance = await runtime.read(find_instance, workflow_id)
     if instance is None:
-        from outlast.outbox.waits import wait_for_start
+        from outlast.outbox.waits import apply_start
 
-        if await wait_for_start(runtime, workflow_id):
-            instance = await runtime.read(find_instance, workflow_id)
+        await apply_start(runtime, workflow_id)
+        # Read again even if nothing waited: the start may have been applied between the two reads.
+        instance = await runtime.read(find_instance, workflow_id)
     if instance is None:
         raise WorkflowNotFoundError(workflow_id)
     return instance.current_run_id
