@@ -9,11 +9,12 @@ ROOMS = {
     "workflow/outlast_workflow": ROOT / "workflow/outlast_workflow",
     "store/outlast_store": ROOT / "store/outlast_store",
     "engine/outlast": ROOT / "engine/outlast",
+    "dag/outlast_dag": ROOT / "dag/outlast_dag",
 }
 
 
 def test_each_path_in_it_exists() -> None:
-    tops = "activities|dashboard|docs|engine|migrations|runs|store|tests|watchdog|workflow"
+    tops = "activities|dag|dashboard|docs|engine|migrations|runs|store|tests|watchdog|workflow"
     paths = set(re.findall(rf"`((?:{tops})/[\w./]*\w/?)`", TEXT))
     assert len(paths) > 30
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []

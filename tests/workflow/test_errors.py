@@ -15,6 +15,7 @@ from outlast_workflow.errors import (
     ActivityTimeoutError,
     ApplicationError,
     ContinueAsNew,
+    DagValidationError,
     ForkedConnectionError,
     InvalidOptionError,
     InvalidUrlError,
@@ -46,11 +47,13 @@ from outlast_workflow.errors import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
+from outlast_workflow.errors.dags import Problem
 from outlast_workflow.primitives.enums import RetryState, TimeoutKind
 
 PACKAGES = (
     "outlast",
     "outlast_activities",
+    "outlast_dag",
     "outlast_dashboard",
     "outlast_runs",
     "outlast_schedules",
@@ -77,6 +80,9 @@ def timeout(kind=TimeoutKind.HEARTBEAT, retry_state=RetryState.MAXIMUM_ATTEMPTS_
 EXAMPLES = [
     InvalidOptionError("priority must be from 0 to 9", field="priority"),
     InvalidUrlError("no"),
+    DagValidationError(
+        "etl", [Problem("missing_timeout", "fetch", "etl.py:14", "nothing bounds it", "give one")]
+    ),
     UnstorableValueError("no"),
     WorkflowAlreadyStartedError("order-1", run_id="r", status="running"),
     WorkflowNotFoundError("order-1"),

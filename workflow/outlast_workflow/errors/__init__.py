@@ -5,6 +5,7 @@
     OutlastError
     ├── InvalidOptionError (ValueError)        an option, name or id that cannot be used
     ├── InvalidUrlError (ValueError)           a database URL that cannot be used
+    ├── DagValidationError (ValueError)        a DAG that cannot be built; ``problems`` are all that is wrong with it
     ├── WorkflowAlreadyStartedError            the workflow id is taken
     ├── WorkflowNotFoundError                  no workflow has this id
     │   ├── RunNotFoundError                   … or not this run
@@ -93,6 +94,7 @@ from outlast_workflow.errors.activity import ActivityError, ActivityTimeoutError
 from outlast_workflow.errors.child import ChildWorkflowError
 from outlast_workflow.errors.context import BlockedLoopError, NotInActivityError
 from outlast_workflow.errors.control_flow import ContinueAsNew
+from outlast_workflow.errors.dags import DagValidationError
 from outlast_workflow.errors.failure import ApplicationError, FailureError
 from outlast_workflow.errors.history import DamagedHistoryError, HistoryExistsError, InvalidHistoryError
 from outlast_workflow.errors.limits import OwnersDiedError, StructuralLimitError
@@ -184,6 +186,7 @@ __all__ = [
     "BlockedLoopError",
     "ChildWorkflowError",
     "ContinueAsNew",
+    "DagValidationError",
     "DamagedHistoryError",
     "DamagedScheduleError",
     "DeferRefusedError",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from outlast_workflow.errors.root import OutlastError
-from outlast_workflow.errors.side_by_side import first_difference, line_at, side_by_side
+from outlast_workflow.primitives.side_by_side import first_difference, line_at, side_by_side
 from outlast_workflow.primitives.enums import FailureCategory
 
 

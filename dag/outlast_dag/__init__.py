@@ -1,0 +1,1 @@
+"""DAGs: graphs of steps, each with a mandatory timeout, that run as ordinary workflows."""
