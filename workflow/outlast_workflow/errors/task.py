@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from outlast_workflow.errors.root import OutlastError
-from outlast_workflow.primitives.side_by_side import first_difference, line_at, side_by_side
 from outlast_workflow.primitives.enums import FailureCategory
+from outlast_workflow.primitives.side_by_side import first_difference, line_at, side_by_side
 
 
 class WorkflowTaskError(OutlastError):
