@@ -1,1 +1,36 @@
-"""DAGs: graphs of steps, each with a mandatory timeout, that run as ordinary workflows."""
+"""DAGs: graphs of steps, each with a mandatory timeout, that run as ordinary workflows.
+
+:class:`DagBuilder` builds one step by step, ``@dag`` by a function. What is built is given to a client and a worker as
+any workflow is.
+"""
+
+from __future__ import annotations
+
+from outlast_dag.build.builder import DagBuilder, Handle
+from outlast_dag.build.outputs import all_of, any_of, exists, is_in, none_of, or_else
+from outlast_dag.build.trace import dag, each, group, step
+from outlast_dag.check.critical_path import CriticalPath
+from outlast_dag.definition import DagDefinition
+from outlast_dag.spec.dag import DagSpec
+from outlast_workflow.errors import DagValidationError
+from outlast_workflow.errors.dags import Problem
+
+__all__ = [
+    "CriticalPath",
+    "DagBuilder",
+    "DagDefinition",
+    "DagSpec",
+    "DagValidationError",
+    "Handle",
+    "Problem",
+    "all_of",
+    "any_of",
+    "dag",
+    "each",
+    "exists",
+    "group",
+    "is_in",
+    "none_of",
+    "or_else",
+    "step",
+]

@@ -1,0 +1,232 @@
+"""Building a DAG step by step."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, Self, Unpack
+
+from outlast_dag.build.building import built
+from outlast_dag.build.compiling import INPUT
+from outlast_dag.build.draft import Draft, Step
+from outlast_dag.build.outputs import Output, Place, or_else, parameter_of
+from outlast_dag.build.sources import source_line, users_frame, users_line
+from outlast_dag.build.steps import Activity, Condition, MapOptions, StepOptions, new_step, set_option
+from outlast_dag.definition import DagDefinition
+from outlast_dag.spec.dag import FailurePolicy
+from outlast_dag.spec.nodes import Rule
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.options.retry_policy import RetryPolicy
+from outlast_workflow.options.validation import validate_name
+
+
+class Handle(Output):
+    """A step of a DAG that is being built, and what it will return: ``fetch.rows`` is an output with a path.
+
+    An output's field that is called like a method is reached by its key: ``fetch["after"]``.
+    """
+
+    __slots__ = ()
+
+    @property
+    def id(self) -> str:
+        """The node's id."""
+        return self._step.id
+
+    @property
+    def _step(self) -> Step:
+        step = self._at.step
+        assert step is not None
+        return step
+
+    def _set(self, name: str, value: Any) -> Self:
+        set_option(self._at.draft, self._step, name, value)
+        return self
+
+    def after(self, *steps: Output | str) -> Self:
+        """Let it wait for other steps. What they return is its argument if it is given none.
+
+        Args:
+            *steps: Steps, or their ids.
+        """
+        return self._set("after", list(steps))
+
+    def with_args(self, *args: Any) -> Self:
+        """Give it arguments, or none: outputs and their parts, ``flow.input``, and JSON values.
+
+        Args:
+            *args: The activity's arguments.
+        """
+        self._step.args = args
+        return self
+
+    def with_timeout(self, timeout: float | timedelta, *, extended_by_heartbeat: bool = False) -> Self:
+        """Bound each attempt.
+
+        Args:
+            timeout: How long an attempt may run, in seconds or a timedelta.
+            extended_by_heartbeat: Whether each heartbeat gives the attempt the timeout anew; then a schedule-to-close
+                timeout, or the DAG's timeout, must bound the step.
+        """
+        self._set("extended_by_heartbeat", extended_by_heartbeat)
+        return self._set("timeout", timeout)
+
+    def with_retry(self, retry: RetryPolicy | int) -> Self:
+        """Set the retry policy, or how many attempts there may be."""
+        return self._set("retry", retry)
+
+    def with_heartbeat_timeout(self, timeout: float | timedelta) -> Self:
+        """Bound how long a running attempt may go without a heartbeat."""
+        return self._set("heartbeat_timeout", timeout)
+
+    def with_schedule_to_close_timeout(self, timeout: float | timedelta) -> Self:
+        """Bound how long all attempts together may take."""
+        return self._set("schedule_to_close_timeout", timeout)
+
+    def with_schedule_to_start_timeout(self, timeout: float | timedelta) -> Self:
+        """Bound how long an attempt may wait for a worker."""
+        return self._set("schedule_to_start_timeout", timeout)
+
+    def with_task_queue(self, task_queue: str) -> Self:
+        """Set where it runs."""
+        return self._set("task_queue", task_queue)
+
+    def with_queue(self, queue: str, partition_key: str | None = None) -> Self:
+        """Set the queue that decides when each attempt begins, and the partition of it.
+
+        Args:
+            queue: The queue.
+            partition_key: Its partition of the queue.
+        """
+        self._set("partition_key", partition_key)
+        return self._set("queue", queue)
+
+    def with_priority(self, priority: int) -> Self:
+        """Set the priority: 0 (first) to 9."""
+        return self._set("priority", priority)
+
+    def skip_when(self, condition: Condition) -> Self:
+        """Skip it if this holds when it could begin."""
+        return self._set("skip_when", condition)
+
+    def run_when(self, condition: Condition) -> Self:
+        """Skip it unless this holds when it could begin."""
+        return self._set("run_when", condition)
+
+    def trigger(self, rule: Rule) -> Self:
+        """Set how the steps that it waits for must have ended."""
+        return self._set("trigger", rule)
+
+    def or_else(self, other: Any) -> Any:
+        """Return what it returns, or something else where it returns nothing, because it was skipped or failed."""
+        return or_else(Output(self._at), other)
+
+
+class DagBuilder:
+    """Builds a DAG step by step. What is wrong is told by :meth:`build`, all at once.
+
+    Args:
+        name: The workflow type of its runs.
+        version: What you call this version; for people.
+        timeout: The run timeout.
+        retry: The retry policy of steps that have none, or how many attempts they may have; by default 3.
+        task_queue: Where steps run that have no task queue of their own; by default where the DAG runs.
+        priority: The priority of steps that have none.
+        max_parallel: How many steps and items run at once; 0 for all.
+        failure: Whether a failed step ends the others at once (``fail_fast``), or they are left to finish (``finish``).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str | None = None,
+        timeout: float | timedelta | None = None,
+        retry: RetryPolicy | int | None = None,
+        task_queue: str | None = None,
+        priority: int | None = None,
+        max_parallel: int | None = None,
+        failure: FailurePolicy = "fail_fast",
+    ) -> None:
+        frame = users_frame()
+        self._module = str(frame.f_globals.get("__name__", ""))
+        self._draft = Draft(
+            validate_name("DAG name", name),
+            source_line(frame.f_code.co_filename, frame.f_lineno),
+            CallSignature(name, (INPUT,), (Any,), defaults=(None,)),
+            {
+                "version": version,
+                "timeout": timeout,
+                "retry_policy": retry,
+                "task_queue": task_queue,
+                "priority": priority,
+                "max_parallel": max_parallel,
+                "failure": failure,
+            },
+        )
+        self._result: tuple[Any, ...] = ()
+
+    @property
+    def input(self) -> Any:
+        """What a run is started with: its one argument."""
+        return parameter_of(self._draft, INPUT)
+
+    def with_timeout(self, timeout: float | timedelta) -> Self:
+        """Set the run timeout.
+
+        Args:
+            timeout: How long a run may take, in seconds or a timedelta.
+        """
+        self._draft.given["timeout"] = timeout
+        return self
+
+    def task(self, id: str, activity: Activity | str, *args: Any, **options: Unpack[StepOptions]) -> Handle:
+        """Add a step that calls an activity.
+
+        Args:
+            id: The node's id.
+            activity: The activity, or its name.
+            *args: Its arguments. Without any it is given what the step that it comes ``after`` returns; of several an
+                object with what each returns, by id; after none, the run's input.
+            **options: See :class:`StepOptions`.
+        """
+        step = new_step(self._draft, "task", activity, options, users_line(), id=id)
+        step.args = args or None
+        return Handle(Place(self._draft, "of", step, hint=step.result_hint))
+
+    def each(self, id: str, activity: Activity | str, items: Any, **options: Unpack[MapOptions]) -> Handle:
+        """Add a step that calls an activity for each item of a list, and returns the results in their order.
+
+        Args:
+            id: The node's id.
+            activity: The activity, or its name. It takes an item.
+            items: The list: an output, or a part of one.
+            **options: See :class:`MapOptions`.
+        """
+        step = new_step(self._draft, "map", activity, options, users_line(), id=id)
+        step.over = items
+        return Handle(Place(self._draft, "of", step, hint=step.result_hint))
+
+    def group(self, name: str) -> AbstractContextManager[None]:
+        """Put the steps that are added in a ``with`` block into a group: their ids are ``name/id``."""
+        return self._draft.group(name)
+
+    def output(self, value: Any) -> Self:
+        """Set what a run returns; by default what the last step returns, of several an object with each by its id.
+
+        Args:
+            value: A step, a part of what it returns, or JSON of these.
+        """
+        self._result = (value,)
+        return self
+
+    def build(self, *, strict: bool = False) -> DagDefinition[..., Any]:
+        """Return the DAG.
+
+        Args:
+            strict: Whether warnings are errors.
+
+        Raises:
+            DagValidationError: Something is wrong; ``problems`` are all of it, by line.
+        """
+        return built(self._draft, self._result, strict=strict, module=self._module)

@@ -1,0 +1,79 @@
+"""From a draft to a DAG, or to one error with everything that is wrong."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from outlast_dag.build.compiling import compiled
+from outlast_dag.build.draft import Draft
+from outlast_dag.check.report import in_order, report
+from outlast_dag.definition import DagDefinition
+from outlast_dag.spec.dag import DagSpec
+from outlast_dag.spec.values import references
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.errors import DagValidationError
+from outlast_workflow.errors.dags import Problem
+
+logger = logging.getLogger("outlast.dag")
+
+_TIMEOUTS: Final = ("timeout_out_of_range", "contradicting_timeouts")
+
+
+def built(draft: Draft, result: Sequence[Any], *, strict: bool, module: str) -> DagDefinition[..., Any]:
+    """Return the DAG of a draft.
+
+    Args:
+        draft: The DAG as the user gave it.
+        result: What a run returns, in a sequence of one; empty for what the last nodes return.
+        strict: Whether warnings are errors.
+        module: The module that it is written in.
+
+    Raises:
+        DagValidationError: Something is wrong; ``problems`` are all of it.
+    """
+    spec = compiled(draft, result)
+    found = report(spec, [step.source for step in draft.steps], draft.source)
+    # A timeout that was refused is told once, and not as missing too.
+    refused = {problem.node for problem in draft.problems if problem.kind in _TIMEOUTS}
+    errors = [*draft.problems]
+    errors += [one for one in found.errors if one.kind != "missing_timeout" or one.node not in refused]
+    warnings = in_order([*found.warnings, *_unused(draft, spec)])
+    if errors or (strict and warnings):
+        raise DagValidationError(draft.name, in_order([*errors, *(warnings if strict else ())]))
+    assert found.critical_path is not None
+    for warning in warnings:
+        logger.warning("DAG %s: %s", draft.name, warning)
+    return DagDefinition(
+        spec,
+        _signature(draft, spec),
+        draft.source,
+        sources={step.id: step.source for step in draft.steps},
+        critical_path=found.critical_path,
+        warnings=warnings,
+        module=module,
+    )
+
+
+def _signature(draft: Draft, spec: DagSpec) -> CallSignature:
+    """Return how a run is started: as the traced function is called, or with the input that some node takes."""
+    given = draft.params
+    if len(given.names) == len(spec.params):
+        return given
+    return CallSignature(given.name, (), (), result_hint=given.result_hint)
+
+
+def _unused(draft: Draft, spec: DagSpec) -> Iterator[Problem]:
+    used = {ref.name for node in spec.nodes for ref, _ in node.references()}
+    if spec.output is not None:
+        used |= {ref.name for ref, _ in references(spec.output)}
+    for step in draft.steps:
+        if step.id not in used and step.result_hint not in (None, type(None), Any):
+            yield Problem(
+                "unused_result",
+                step.id,
+                step.source,
+                "nothing takes what it returns",
+                "give it to another step, or let its activity return None",
+            )

@@ -1,0 +1,287 @@
+"""Everything that can be wrong with a spec. One that passes has a finite worst case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from outlast_dag.check.findings import NO_TIMEOUT, Finding
+from outlast_dag.spec.dag import DagSpec
+from outlast_dag.spec.nodes import Approval, Call, Child, Map, Node, Repeat, Sleep, WaitFor
+from outlast_dag.spec.values import Ref, references
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.validation import validate_workflow_type
+
+MAX_NODES: Final = 2_000
+MAX_BYTES: Final = 512 * 1024
+MAX_ITEMS: Final = 10_000
+"""How many items a map has at most, if it is not divided among children."""
+MAX_EVENTS: Final = 45_000
+"""How long a history may get at worst: a tenth below where the engine ends the run."""
+EVENTS_PER_CALL: Final = 3
+"""Scheduled, ended, and the workflow task that saw the end."""
+MAX_ID: Final = 200
+"""How long the id of a node is at most, its groups included: it labels the node's calls."""
+
+_SEGMENT: Final = re.compile("[A-Za-z0-9_-]{1,64}")
+
+_RUNS_WITHOUT: Final = ("all_done", "one_succeeded", "one_failed", "all_failed")
+"""Rules under which a node runs although something that it depends on has no output."""
+
+
+def findings(spec: DagSpec) -> list[Finding]:
+    """Return everything that is wrong with a spec."""
+    return [found for check in _CHECKS for found in check(spec)]
+
+
+def _whole(spec: DagSpec) -> Iterator[Finding]:
+    try:
+        validate_workflow_type("name", spec.name)
+    except InvalidOptionError as error:
+        yield Finding("bad_option", None, error.message, "")
+    if not spec.nodes:
+        yield Finding("no_nodes", None, "has no step", "add one")
+    if len(spec.nodes) > MAX_NODES:
+        yield Finding(
+            "too_large",
+            None,
+            f"has {len(spec.nodes):,} nodes, more than {MAX_NODES:,}",
+            "divide it, or use a map",
+        )
+    elif len(spec.json) > MAX_BYTES:
+        yield Finding(
+            "too_large",
+            None,
+            f"its JSON has {len(spec.json):,} bytes, more than {MAX_BYTES:,}",
+            "give large constants to the run as its input",
+        )
+    names = [parameter.name for parameter in spec.params]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Finding("bad_option", None, f"has two parameters {name!r}", "rename one")
+    for ref in _references_of_output(spec):
+        yield from _unknown(spec, ref, None)
+
+
+def _references_of_output(spec: DagSpec) -> Iterable[Ref]:
+    return (ref for ref, _ in references(spec.output)) if spec.output is not None else ()
+
+
+def _ids(spec: DagSpec) -> Iterator[Finding]:
+    seen: dict[str, int] = {}
+    for index, node in enumerate(spec.nodes):
+        if len(node.id) > MAX_ID or not all(map(_SEGMENT.fullmatch, node.id.split("/"))):
+            yield Finding(
+                "bad_id", index, "its id cannot be used", "use 1 to 64 of the letters A-Z, a-z, 0-9, _ and -"
+            )
+        if node.id in seen:
+            yield Finding(
+                "duplicate_id", index, f"node {seen[node.id] + 1} has the same id", "rename one of them"
+            )
+        seen.setdefault(node.id, index)
+
+
+def _dependencies(spec: DagSpec) -> Iterator[Finding]:
+    nodes = spec.graph.nodes
+    for index, node in enumerate(spec.nodes):
+        for name in node.after:
+            if name not in nodes:
+                yield Finding(
+                    "unknown_dependency", index, f"comes after {name!r}, which is not there", "correct the id"
+                )
+            elif name in spec.graph.auxiliary:
+                yield _auxiliary(index, name)
+        for ref, _ in node.references():
+            yield from _unknown(spec, ref, index)
+        named = {*node.after, *(ref.name for ref, _ in node.references() if ref.root == "of")}
+        if node.id in named and node.id not in spec.graph.auxiliary:
+            yield Finding("self_dependency", index, "depends on itself", "take that dependency away")
+
+
+def _unknown(spec: DagSpec, ref: Ref, index: int | None) -> Iterator[Finding]:
+    if ref.root == "of" and ref.name not in spec.graph.nodes:
+        yield Finding(
+            "unknown_dependency", index, f"takes data from {ref.name!r}, which is not there", "correct the id"
+        )
+    elif ref.root == "of" and ref.name in spec.graph.auxiliary:
+        yield _auxiliary(index, ref.name)
+    elif ref.root == "param" and ref.name not in {parameter.name for parameter in spec.params}:
+        yield Finding(
+            "unknown_dependency", index, f"takes the parameter {ref.name!r}, which is not there", "declare it"
+        )
+    elif ref.root == "bound" and (index is None or ref.name not in _bound(spec, spec.nodes[index])):
+        yield Finding("unknown_dependency", index, f"refers to {ref.name!r}, which nothing gives it", "")
+
+
+def _bound(spec: DagSpec, node: Node) -> set[str]:
+    """Return the names that may stand in a node."""
+    names = set()
+    if isinstance(node, Map):
+        names.add("item")
+    if isinstance(node, Repeat):
+        names.add("result")
+    if isinstance(node, WaitFor):
+        names.add("event")
+    owner = spec.graph.nodes.get(spec.graph.auxiliary.get(node.id, ""))
+    if owner is not None and owner.on_failure == node.id:
+        names.add("failure")
+    return names
+
+
+def _auxiliary(index: int | None, name: str) -> Finding:
+    return Finding(
+        "auxiliary_has_dependencies",
+        index,
+        f"depends on {name!r}, which runs only when another step fails or is undone",
+        "depend on that other step",
+    )
+
+
+def _auxiliaries(spec: DagSpec) -> Iterator[Finding]:
+    places = {node.id: index for index, node in reversed(list(enumerate(spec.nodes)))}
+    owners: dict[str, str] = {}
+    for index, node in enumerate(spec.nodes):
+        for name in (node.on_failure, node.compensate):
+            if name is None:
+                continue
+            if name not in places:
+                yield Finding(
+                    "unknown_dependency", index, f"names {name!r}, which is not there", "correct the id"
+                )
+                continue
+            helper = spec.nodes[places[name]]
+            if owners.setdefault(name, node.id) != node.id or name == node.id:
+                yield Finding(
+                    "auxiliary_has_dependencies", places[name], "serves two steps", "write it twice"
+                )
+            allowed = _ancestors(spec, node.id) | ({node.id} if name == node.compensate else set())
+            data = {ref.name for ref, _ in helper.references() if ref.root == "of"}
+            if helper.after or helper.skip_when is not None or not data <= allowed:
+                yield Finding(
+                    "auxiliary_has_dependencies",
+                    places[name],
+                    f"runs when {node.id!r} fails or is undone, and has dependencies of its own",
+                    "give it only what that step was given, and no after or skip_when",
+                )
+
+
+def _ancestors(spec: DagSpec, name: str) -> set[str]:
+    found: set[str] = set()
+    left = list(spec.graph.producers.get(name, ()))
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left += spec.graph.producers.get(one, ())
+    return found
+
+
+def _cycles(spec: DagSpec) -> Iterator[Finding]:
+    places = {node.id: index for index, node in reversed(list(enumerate(spec.nodes)))}
+    for cycle in spec.graph.cycles:
+        if len(cycle) == 1:
+            continue
+        first = min(range(len(cycle)), key=lambda at: places[cycle[at]])
+        way = [*cycle[first:], *cycle[:first]]
+        yield Finding(
+            "cycle",
+            places[way[0]],
+            f"a step waits for itself by way of {' -> '.join([*way, way[0]])}",
+            "take one of these dependencies away",
+        )
+
+
+def _data(spec: DagSpec) -> Iterator[Finding]:
+    for index, node in enumerate(spec.nodes):
+        if node.rule not in _RUNS_WITHOUT:
+            continue
+        missing = {ref.name: None for ref, optional in node.references() if ref.root == "of" and not optional}
+        for name in missing:
+            yield Finding(
+                "data_may_be_missing",
+                index,
+                f"runs under {node.rule} also when {name!r} has no output, which it is given",
+                "say what it is given then, with or_else",
+            )
+
+
+def _timeouts(spec: DagSpec) -> Iterator[Finding]:
+    for index, node in enumerate(spec.nodes):
+        if isinstance(node, Call):
+            options = spec.options_of(node)
+            if options.start_to_close_timeout is None and options.schedule_to_close_timeout is None:
+                if options.heartbeat_timeout is None:
+                    yield Finding("missing_timeout", index, *NO_TIMEOUT)
+                elif spec.timeout is None:
+                    yield Finding(
+                        "missing_timeout",
+                        index,
+                        "heartbeats extend it without end",
+                        "give it schedule_to_close_timeout, or the DAG a timeout",
+                    )
+            if (
+                options.policy.max_attempts == 0
+                and options.schedule_to_close_timeout is None
+                and spec.timeout is None
+            ):
+                yield Finding(
+                    "unbounded_retries",
+                    index,
+                    "is tried again without end",
+                    "limit its attempts, or give it schedule_to_close_timeout, or the DAG a timeout",
+                )
+        elif isinstance(node, Sleep):
+            if (node.seconds is None) == (node.until is None):
+                yield Finding(
+                    "bad_option", index, "sleeps for seconds or until an instant", "give one of them"
+                )
+            elif node.until is not None and not node.timeout:
+                yield Finding("missing_timeout", index, "nothing bounds the wait", "give it a timeout")
+        elif isinstance(node, Child | WaitFor | Approval) and not node.timeout:
+            yield Finding("missing_timeout", index, "nothing bounds the wait", "give it a timeout")
+        if isinstance(node, Repeat) and node.max_iterations is None and node.max_duration is None:
+            yield Finding(
+                "missing_timeout", index, "repeats without end", "give it max_iterations or max_duration"
+            )
+
+
+def _maps(spec: DagSpec) -> Iterator[Finding]:
+    for index, node in enumerate(spec.nodes):
+        if not isinstance(node, Map):
+            continue
+        if node.max_items < 1 or (node.max_items > MAX_ITEMS and node.chunks_of is None):
+            yield Finding("bad_map", index, f"max_items must be from 1 to {MAX_ITEMS:,}", "map in parts")
+        if node.chunks_of is not None and not 1 <= node.chunks_of <= MAX_ITEMS:
+            yield Finding("bad_map", index, f"chunks_of must be from 1 to {MAX_ITEMS:,}", "")
+
+
+def _history(spec: DagSpec) -> Iterator[Finding]:
+    calls = 0
+    for node in spec.nodes:
+        if isinstance(node, Map):
+            calls += -(-node.max_items // node.chunks_of) if node.chunks_of else node.max_items
+        elif isinstance(node, Repeat):
+            calls += 2 * (node.max_iterations or 1)
+        else:
+            calls += 1
+    events = calls * EVENTS_PER_CALL
+    if events > MAX_EVENTS:
+        yield Finding(
+            "history_too_long",
+            None,
+            f"a run may have {events:,} events, more than {MAX_EVENTS:,}",
+            "lower max_items of its maps, or divide it",
+        )
+
+
+_CHECKS: Final = (
+    _whole,
+    _ids,
+    _dependencies,
+    _auxiliaries,
+    _cycles,
+    _data,
+    _timeouts,
+    _maps,
+    _history,
+)

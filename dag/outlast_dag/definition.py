@@ -1,0 +1,69 @@
+"""A DAG that was built: to clients and workers a workflow like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, ParamSpec, TypeVar
+
+from outlast_dag.check.critical_path import CriticalPath
+from outlast_dag.mermaid import mermaid
+from outlast_dag.spec.dag import DagSpec
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.declare.definitions import RunReference, WorkflowDefinition
+from outlast_workflow.errors.dags import Problem
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DagDefinition(RunReference[P, T]):
+    """A DAG. ``client.start``, ``execute_child`` and ``Worker`` take it as they take any workflow.
+
+    Attributes:
+        spec: The DAG as data.
+        sources: Where each node is written, as ``file:line`` by id.
+        critical_path: The longest chains of nodes.
+        warnings: What somebody should look at.
+    """
+
+    def __init__(
+        self,
+        spec: DagSpec,
+        signature: CallSignature,
+        source: str,
+        *,
+        sources: Mapping[str, str],
+        critical_path: CriticalPath,
+        warnings: Sequence[Problem] = (),
+        module: str = "",
+    ) -> None:
+        async def run(*args: Any) -> Any:
+            interpreter = import_module("outlast_dag.run.interpreter")
+            return await interpreter.interpret(spec, args)
+
+        run.__name__ = run.__qualname__ = spec.name
+        super().__init__(WorkflowDefinition(spec.name, None, run, signature, source), run)
+        self.spec = spec
+        self.sources = dict(sources)
+        self.critical_path = critical_path
+        self.warnings = tuple(warnings)
+        self.__name__ = self.__qualname__ = spec.name
+        self.__module__ = module or run.__module__
+
+    @property
+    def name(self) -> str:
+        """The workflow type of its runs."""
+        return self.spec.name
+
+    @property
+    def hash(self) -> str:
+        """The SHA-256 of the spec's canonical JSON, in hexadecimal digits."""
+        return self.spec.hash
+
+    def mermaid(self) -> str:
+        """Return the graph as a Mermaid flowchart."""
+        return mermaid(self.spec)
+
+    def __repr__(self) -> str:
+        return f"<DAG {self.spec.name} {self.spec.short_hash} at {self.definition.source}>"
