@@ -11,7 +11,15 @@ from outlast_workflow.api.activities import (
 )
 from outlast_workflow.api.children import execute_child, start_child
 from outlast_workflow.api.context import in_replay, in_workflow
-from outlast_workflow.api.current_run import continue_as_new, info, last_result, random, set_progress, uuid4
+from outlast_workflow.api.current_run import (
+    continue_as_new,
+    info,
+    last_result,
+    limit,
+    random,
+    set_progress,
+    uuid4,
+)
 from outlast_workflow.api.log import logger
 from outlast_workflow.api.markers import (
     deprecate_patch,
@@ -59,6 +67,7 @@ __all__ = [
     "info",
     "init",
     "last_result",
+    "limit",
     "logger",
     "now",
     "patched",

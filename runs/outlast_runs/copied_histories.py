@@ -23,13 +23,18 @@ from outlast_store.transitions import copies
 from outlast_store.transitions.new_runs import new_seed
 from outlast_store.transitions.parents import adopt_children, find_children
 from outlast_store.transitions.queued_runs import enter_queue
-from outlast_store.transitions.run_deadlines import nearest_deadline
+from outlast_store.transitions.run_deadlines import lower_run_deadline, nearest_deadline
 from outlast_workflow.errors.refusals import ResetRefusedError
-from outlast_workflow.history.events import WorkflowDequeued, WorkflowStartChanged, WorkflowStarted
+from outlast_workflow.history.events import (
+    WorkflowDeadlineLowered,
+    WorkflowDequeued,
+    WorkflowStartChanged,
+    WorkflowStarted,
+)
 from outlast_workflow.history.reset_plan import History, ResetPlan
 from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.primitives.enums import KEEP, Keep, RunStatus
-from outlast_workflow.primitives.times import iso, later, seconds
+from outlast_workflow.primitives.times import iso, later, microseconds, seconds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,12 +199,15 @@ class CopiedHistory(BaseChange):
         copies.copy_activities(batch, run.run_id, row.run_id, plan.ended)
         for seq, event in plan.scheduled.values():
             schedule(batch, row, seq, event, ActivityOptions.from_snapshot(event.options.json), None)
+        if plan.limit is not None and (row.queue is None or row.slot_queue is not None):
+            begins_at = max(batch.now, row.not_before)
+            lower_run_deadline(row, later(begins_at, microseconds(plan.limit)))
         told = any(
-            isinstance(event, WorkflowStartChanged | WorkflowDequeued)
+            isinstance(event, WorkflowStartChanged | WorkflowDequeued | WorkflowDeadlineLowered)
             for _, event, *_ in self.history[: plan.seq]
         )
         if (row.slot_queue is not None or told) and row.run_deadline_at is not None:
-            # The events that were copied tell of the old run's admission or start, and of its run deadline.
+            # The events that were copied tell of the old run's admission, start or limit, and of its run deadline.
             batch.append(row, WorkflowStartChanged(iso(batch.now), iso(row.run_deadline_at)))
         for timer in plan.timers.values():
             batch.add_timer(row.run_id, timer.command_id, timer.fire_at, timer.summary)

@@ -12,6 +12,7 @@ from outlast_store.schema import search_index
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.children import cancel_child, start_child
 from outlast_store.transitions.requests import completed
+from outlast_store.transitions.run_deadlines import lower_run_deadline
 from outlast_store.transitions.streams import close_stream, write_items
 from outlast_workflow.history.events import (
     ActivityCancelRequested,
@@ -28,8 +29,10 @@ from outlast_workflow.history.events import (
     TimerCancelled,
     TimerScheduled,
     UpdateCompleted,
+    WorkflowDeadlineLowered,
 )
 from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.primitives.times import from_iso
 
 
 def carry_out(
@@ -71,6 +74,8 @@ def carry_out(
         run.memo = command.memo.json.decode()
     elif isinstance(command, SearchAttributesUpserted):
         search_index.upsert(batch.execute, run, command.attributes)
+    elif isinstance(command, WorkflowDeadlineLowered):
+        lower_run_deadline(run, from_iso(command.run_deadline_at))
     elif isinstance(command, ChildWorkflowCancelRequested):
         applied.consequences.append(partial(cancel_child, batch, run, command))
     elif isinstance(command, ExternalSignalRequested):

@@ -72,6 +72,7 @@ def test_every_type_of_event_is_in_some_history() -> None:
         ("WorkflowDequeued", "run_deadline_at"),
         ("WorkflowStartChanged", "run_deadline_at"),
         ("WorkflowTaskCompleted", "receiving"),
+        ("WorkflowDeadlineLowered", "timeout_seconds"),
     ],
 )
 def test_what_events_may_say_is_in_some_history(kind: str, field: str) -> None:

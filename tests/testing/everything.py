@@ -91,6 +91,13 @@ async def parenting() -> None:
 
 
 @workflow.defn
+async def limited() -> None:
+    """Has set itself a limit."""
+    workflow.limit(90_000)
+    await asyncio.sleep(LONG)
+
+
+@workflow.defn
 async def leaving(policy: str) -> None:
     """Ends with a child under way."""
     _ = workflow.start_child(family.napping, LONG, id=f"child to {policy}", parent_close_policy=policy)
@@ -106,7 +113,7 @@ async def through_a_queue() -> None:
 async def live() -> bytes:
     """Open and closed runs, chains, families, retries, timers, requests; activities and children in each state."""
     workflows = [*programs.WORKFLOWS, *family.WORKFLOWS, noted, published, impatient, parenting, leaving]
-    workflows += [through_a_queue, talkers.Collector, talkers.Deaf, answerers.Cart]
+    workflows += [limited, through_a_queue, talkers.Collector, talkers.Deaf, answerers.Cart]
     programs.calls.clear()
     async with TestEnvironment(workflows=workflows, activities=[*programs.ACTIVITIES, publish]) as env:
         await _begin(env)
@@ -140,6 +147,7 @@ async def _begin(env: TestEnvironment) -> None:
     about = StartOptions(memo={"who": "ada"}, search_attributes={"customer": "c-7", "step": "first"})
     await start(noted, id="noted", options=about)
     await start(published, id="published")
+    await start(limited, id="limited", options=bounded)
     await start(impatient, id="impatient")
     await start(parenting, id="parent", options=StartOptions(execution_timeout=MOST_S))
     await write_queue(env.client.runtime.journal, "slow", concurrency=1)

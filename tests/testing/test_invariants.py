@@ -15,6 +15,7 @@ from tests.testing import (
     planted_parents,
     planted_queues,
     planted_requests,
+    planted_run_deadlines,
     planted_runs,
     planted_schedules,
     planted_streams,
@@ -34,6 +35,7 @@ from outlast.testing.invariants import (
     parents,
     queues,
     requests,
+    run_deadlines,
     schedules,
     streams,
     waking,
@@ -51,6 +53,7 @@ PLANTED: dict[ModuleType, Planted] = {
     parents: planted_parents.PLANTED,
     queues: planted_queues.PLANTED,
     requests: planted_requests.PLANTED,
+    run_deadlines: planted_run_deadlines.PLANTED,
     schedules: planted_schedules.PLANTED,
     streams: planted_streams.PLANTED,
     waking: planted_waking.PLANTED,
@@ -85,6 +88,11 @@ def test_each_rule_sees_what_breaks_it(saved: bytes, module: ModuleType) -> None
         assert len(seen) == 1, (said, seen)
         unseen -= seen
     assert unseen == set()
+
+
+@pytest.mark.parametrize(("statement", "said"), planted_run_deadlines.IN_THE_ROW)
+def test_a_limit_is_in_the_row_too(saved: bytes, statement: str, said: str) -> None:
+    assert any(said in what for what in violations(saved, statement))
 
 
 @pytest.mark.parametrize(("statement", "said"), planted_runs.HISTORIES)

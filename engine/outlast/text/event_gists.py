@@ -206,6 +206,12 @@ def _start_changed(event: _Reading) -> Gist:
     return Gist(f"begins after {words(left)}" if left > 0 else "begins at once", event.arguments)
 
 
+def _deadline_lowered(event: _Reading) -> Gist:
+    timeout = event.payload.get("timeout_seconds")
+    said = f"limited to {words(timeout)}" if isinstance(timeout, int | float) else ""
+    return Gist(_said(said, event.text("run_deadline_at")))
+
+
 def _ended(look: str) -> Callable[[_Reading], Gist]:
     return lambda event: Gist(_said(event.text("reason"), event.word("by")), look=look)
 
@@ -314,6 +320,7 @@ _GISTS: Final[dict[str, Callable[[_Reading], Gist]]] = {
     "WorkflowTimedOut": _run_timed_out,
     "WorkflowCancelRequested": lambda event: Gist(event.text("reason")),
     "WorkflowCancelled": _ended("cancelled"),
+    "WorkflowDeadlineLowered": _deadline_lowered,
     "WorkflowDequeued": _dequeued,
     "WorkflowStartChanged": _start_changed,
     "WorkflowTerminated": _ended("terminated"),

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import orjson
+
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import RunRow
-from outlast_store.transitions.run_deadlines import nearest_deadline
-from outlast_workflow.history.events import WorkflowDequeued
+from outlast_store.transitions.run_deadlines import lower_run_deadline, nearest_deadline
+from outlast_workflow.history.events import WorkflowDeadlineLowered, WorkflowDequeued
 from outlast_workflow.primitives.enums import RunStatus
-from outlast_workflow.primitives.times import iso, later
+from outlast_workflow.primitives.times import iso, later, microseconds
 
 START_TIMER: Final = 0
 """The timer that ends the start delay of a run of a queue. The ids of commands begin at 1."""
@@ -90,6 +92,13 @@ def leave_line(batch: Batch, run: RunRow, until: int) -> None:
     run.start_delayed = True
 
 
+def _limit(batch: Batch, run: RunRow) -> int | None:
+    """Return the timeout that the code of a run has set itself before a reset put it back in line, in microseconds."""
+    text = "SELECT payload FROM history_events WHERE run_id = ? AND type = ? ORDER BY seq DESC LIMIT 1"
+    found = batch.scan(text, (run.run_id, WorkflowDeadlineLowered.type))
+    return microseconds(orjson.loads(found[0][0])["timeout_seconds"]) if found else None
+
+
 def dequeue(batch: Batch, run: RunRow, worker_id: str) -> None:
     """Admit a run that stands in line: it takes a slot and an owner, and its run timeout begins.
 
@@ -107,6 +116,9 @@ def dequeue(batch: Batch, run: RunRow, worker_id: str) -> None:
     # A reset may have put a run back in line that had begun.
     run.status = str(RunStatus.PENDING if run.started_at is None else RunStatus.RUNNING)
     run.run_deadline_at = later(batch.now, run.run_timeout) if run.run_timeout is not None else None
+    limit = _limit(batch, run) if run.started_at is not None else None
+    if limit is not None:
+        lower_run_deadline(run, later(batch.now, limit))
     run.next_deadline_at = nearest_deadline(run)
     run.wake_at = batch.now
     run.not_before = 0

@@ -26,6 +26,17 @@ def nearest_deadline(run: RunRow) -> int | None:
     return earliest(run.execution_deadline_at, run.run_deadline_at, run.start_deadline_at)
 
 
+def lower_run_deadline(run: RunRow, deadline_at: int) -> None:
+    """Bring the run deadline nearer; one that is nearer already stays.
+
+    Args:
+        run: The run.
+        deadline_at: The deadline, in microseconds.
+    """
+    run.run_deadline_at = earliest(run.run_deadline_at, deadline_at)
+    run.next_deadline_at = nearest_deadline(run)
+
+
 def deadline_passed(run: RunRow, now: int) -> PassedDeadline | None:
     """Return the deadline of a run that has passed, if any (inclusive).
 

@@ -23,7 +23,15 @@ from outlast_workflow.api.blocking_handles import (
 )
 from outlast_workflow.api.children import ChildCallOptions
 from outlast_workflow.api.context import in_replay, in_workflow
-from outlast_workflow.api.current_run import continue_as_new, info, last_result, random, set_progress, uuid4
+from outlast_workflow.api.current_run import (
+    continue_as_new,
+    info,
+    last_result,
+    limit,
+    random,
+    set_progress,
+    uuid4,
+)
 from outlast_workflow.api.log import logger
 from outlast_workflow.api.markers import (
     deprecate_patch,
@@ -55,6 +63,7 @@ __all__ = [
     "in_workflow",
     "info",
     "last_result",
+    "limit",
     "logger",
     "now",
     "patched",

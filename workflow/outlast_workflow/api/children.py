@@ -10,7 +10,7 @@ from outlast_workflow.api.context import current_machine
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.errors import DurableCallError, InvalidOptionError
-from outlast_workflow.options.ambient import filled
+from outlast_workflow.options.ambient import filled, unsaid
 from outlast_workflow.options.other_names import advice
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import SearchValue
@@ -147,32 +147,35 @@ def _start(
 ) -> ChildWorkflowHandle[Any]:
     machine = current_machine()
     try:
-        name, signature = _named(workflow)
+        name, signature, timeouts = _named(workflow)
         workflow_id = given.get("id")
         if workflow_id is not None:
             workflow_id = validate_workflow_id(workflow_id)
         cancellation = valid_cancellation_type(given.get("cancellation_type", CancellationType.WAIT))
-        options = None if machine.replaying else _checked(machine, given)
+        options = None if machine.replaying else _checked(machine, given, timeouts)
     except (InvalidOptionError, DurableCallError) as error:
         raise machine.log.refuse(error) from None
     hint = signature.result_hint if signature is not None and result_type is None else result_type
     return machine.children.schedule(name, args, signature, workflow_id, options, hint, cancellation)
 
 
-def _named(workflow: Any) -> tuple[str, CallSignature | None]:
+def _named(workflow: Any) -> tuple[str, CallSignature | None, Mapping[str, Any]]:
+    """Return the type of a child, and the signature and the timeouts of its definition, if that is known."""
     if isinstance(workflow, str):
-        return validate_workflow_type("workflow", workflow), None
+        return validate_workflow_type("workflow", workflow), None, {}
     definition = definition_of(workflow)
-    return definition.name, definition.signature
+    return definition.name, definition.signature, definition.timeouts
 
 
-def _checked(machine: WorkflowMachine, given: dict[str, Any]) -> ChildOptions:
+def _checked(machine: WorkflowMachine, given: dict[str, Any], timeouts: Mapping[str, Any]) -> ChildOptions:
     unknown = given.keys() - ChildCallOptions.__annotations__.keys()
     if unknown:
         name = min(unknown)
         known = tuple(ChildCallOptions.__annotations__)
         raise DurableCallError(f"a child has no option {name!r}: {advice(name, known)}")
     given = filled(given, ChildCallOptions.__annotations__)
+    if timeouts:
+        given = {**given, **unsaid(timeouts, given)}
     queue, rank = given.get("task_queue"), given.get("priority")
     start = StartOptions(
         execution_timeout=given.get("execution_timeout"),

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from outlast_workflow.api.context import current_machine, reading_machine
 from outlast_workflow.errors import ContinueAsNew, InvalidOptionError, WorkflowTaskError
+from outlast_workflow.history.events import WorkflowDeadlineLowered
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.progress import progress_json
 from outlast_workflow.options.retry_policy import RetryPolicy
@@ -21,7 +22,7 @@ from outlast_workflow.options.validation import (
     timeout_seconds,
     validate_task_queue,
 )
-from outlast_workflow.primitives.times import from_iso, microseconds
+from outlast_workflow.primitives.times import from_iso, iso, later, microseconds
 from outlast_workflow.run.info import WorkflowInfo
 from outlast_workflow.run.machine import WorkflowMachine
 
@@ -89,6 +90,43 @@ def set_progress(done: float, total: float | None = None, message: str | None = 
         machine.progress = progress_json(done, total, message)
     except InvalidOptionError as error:
         raise machine.log.refuse(error) from None
+
+
+def limit(timeout: float | timedelta) -> None:
+    """Bring the run's deadline nearer: the run may take so long, whatever it was started with.
+
+    The time counts from the run's first workflow task; after a reset, from the first one since. The deadline never
+    moves away: a limit that is no shorter than an earlier one, or than the run timeout, changes nothing and is not
+    recorded. The next run of the chain does not have it, unless its code asks for it again.
+
+    Args:
+        timeout: Seconds, or a timedelta; at least 1 second. If it is over already, the run ends as timed out.
+
+    Raises:
+        InvalidOptionError: It is no such duration, or ends after the year 9999; fails the task, not the run.
+    """
+    machine = current_machine()
+    assert machine.begins_at is not None
+    try:
+        seconds = timeout_seconds("limit", timeout, minimum_seconds=1)
+        duration = microseconds(seconds)
+        if not machine.replaying:
+            check_end("limit", machine.begins_at, duration)
+    except InvalidOptionError as error:
+        raise machine.log.refuse(error) from None
+    # Decided by durations, which a reset does not change, and not by instants, which it does.
+    started = machine.started
+    if machine.limit is not None and duration >= machine.limit:
+        return
+    if started.run_timeout_seconds is not None and duration >= microseconds(started.run_timeout_seconds):
+        return
+    machine.limit = duration
+    deadline = iso(later(machine.begins_at, duration))
+    # Where the first workflow task came late, the deadline of the run timeout may be the nearer one.
+    if started.run_deadline_at is not None and from_iso(started.run_deadline_at) < from_iso(deadline):
+        deadline = started.run_deadline_at
+    machine.set_run_deadline(deadline)
+    machine.log.add(WorkflowDeadlineLowered(deadline, seconds))
 
 
 _CONTINUE_OPTIONS: Final = (

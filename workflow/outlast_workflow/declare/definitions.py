@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
@@ -22,7 +22,7 @@ from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.loop.greenlets import in_greenlet
 from outlast_workflow.options.failure_types import NO_FAILURE_TYPES, FailureType, FailureTypes
 from outlast_workflow.options.other_names import refuse_unknown
-from outlast_workflow.options.validation import refuse_reserved, validate_name
+from outlast_workflow.options.validation import Seconds, refuse_reserved, timeout_seconds, validate_name
 from outlast_workflow.primitives.interceptor_chain import Chain
 
 P = ParamSpec("P")
@@ -51,6 +51,8 @@ class WorkflowDefinition:
     """What stands around its code: :class:`outlast_workflow.run.interceptors.WorkflowInterceptor`."""
     failure_types: FailureTypes = NO_FAILURE_TYPES
     """Which exceptions fail its runs, and which only their workflow tasks."""
+    timeouts: Mapping[str, int | float] = field(default_factory=dict)
+    """The ``run_timeout`` and the ``execution_timeout`` of starts by this definition that say nothing of them."""
 
     def instance(self, args: tuple[Any, ...]) -> object | None:
         """Return the instance that the code of a run runs on; ``None`` for a function."""
@@ -175,7 +177,13 @@ def run(fn: Any) -> Any:
     return RunMethod(fn) if inspect.iscoroutinefunction(fn) else PlainRunMethod(fn)
 
 
-OPTIONS = ("name", "workflow_failure_types", "workflow_task_failure_types")
+OPTIONS = (
+    "name",
+    "run_timeout",
+    "execution_timeout",
+    "workflow_failure_types",
+    "workflow_task_failure_types",
+)
 
 
 @overload
@@ -196,6 +204,8 @@ def defn(target: Callable[P, T], /) -> PlainWorkflow[P, T]: ...
 def defn(
     *,
     name: str | None = None,
+    run_timeout: Seconds | None = None,
+    execution_timeout: Seconds | None = None,
     workflow_failure_types: Iterable[FailureType] = (),
     workflow_task_failure_types: Iterable[FailureType] = (),
 ) -> _Decorator: ...
@@ -206,6 +216,8 @@ def defn(
     /,
     *,
     name: str | None = None,
+    run_timeout: Seconds | None = None,
+    execution_timeout: Seconds | None = None,
     workflow_failure_types: Iterable[FailureType] = (),
     workflow_task_failure_types: Iterable[FailureType] = (),
     **unknown: Any,
@@ -216,6 +228,10 @@ def defn(
         target: A class with one method marked ``@workflow.run``, or a function.
         name: The workflow type, which histories record; by default the name of the class or function. Keep it when
             you rename the code.
+        run_timeout: How long each run may take where a start by this definition says nothing else: of a client, a
+            child or a schedule. An option of the start and :func:`outlast.starting` win, ``None`` there clears it. A
+            start by name does not know it: :func:`outlast.workflow.limit` holds for every start.
+        execution_timeout: How long all runs of a chain together may take, likewise.
         workflow_failure_types: Exceptions, as classes or names, that fail the run although they would fail only the
             workflow task, such as ``NonDeterminismError``. Subclasses count; the worker's lists are asked afterwards.
         workflow_task_failure_types: Exceptions that fail only the workflow task, which is then retried.
@@ -226,22 +242,29 @@ def defn(
     """
     if unknown:
         refuse_unknown("@workflow.defn", unknown, OPTIONS)
-    decorator = _Decorator(name, workflow_failure_types, workflow_task_failure_types)
+    timeouts = {"run_timeout": run_timeout, "execution_timeout": execution_timeout}
+    decorator = _Decorator(name, timeouts, workflow_failure_types, workflow_task_failure_types)
     return decorator if target is None else decorator(target)
 
 
 class _Decorator:
     """``@workflow.defn(name=…)``, before it is applied to its target."""
 
-    __slots__ = ("failure_types", "name")
+    __slots__ = ("failure_types", "name", "timeouts")
 
     def __init__(
         self,
         name: str | None,
+        timeouts: Mapping[str, Seconds | None],
         workflow_failure_types: Iterable[FailureType],
         workflow_task_failure_types: Iterable[FailureType],
     ) -> None:
         self.name = None if name is None else validate_name("workflow name", name)
+        self.timeouts = {
+            field: timeout_seconds(field.replace("_", " "), timeout, minimum_seconds=1)
+            for field, timeout in timeouts.items()
+            if timeout is not None
+        }
         self.failure_types = FailureTypes(run=workflow_failure_types, task=workflow_task_failure_types)
 
     @overload
@@ -258,9 +281,9 @@ class _Decorator:
     def __call__(self, target: Any, /) -> Any:
         """Declare it."""
         if inspect.isclass(target):
-            definition = _class_definition(target, self.name, self.failure_types)
+            definition = _class_definition(target, self)
         elif inspect.isfunction(target):
-            definition = _function_definition(target, self.name, self.failure_types)
+            definition = _function_definition(target, self)
         else:
             raise InvalidOptionError(f"@workflow.defn goes on a class or a function, not on {_kind(target)}")
         if not definition.is_async and definition.cls is None:
@@ -291,8 +314,9 @@ def definition_of(workflow: object) -> WorkflowDefinition:
     )
 
 
-def _class_definition(cls: type, name: str | None, failure_types: FailureTypes) -> WorkflowDefinition:
-    refuse_reserved("workflow name", name or cls.__name__)
+def _class_definition(cls: type, options: _Decorator) -> WorkflowDefinition:
+    name = options.name or cls.__name__
+    refuse_reserved("workflow name", name)
     marked = _run_methods(cls)
     if not marked:
         raise InvalidOptionError(f"workflow {cls.__name__} has no run method: mark one with @workflow.run")
@@ -306,7 +330,7 @@ def _class_definition(cls: type, name: str | None, failure_types: FailureTypes) 
     given = takes_input(cls)
     _check_constructor(cls, signature if given else None)
     return WorkflowDefinition(
-        name or cls.__name__,
+        name,
         cls,
         method.fn,
         signature,
@@ -314,7 +338,8 @@ def _class_definition(cls: type, name: str | None, failure_types: FailureTypes) 
         handlers_of(cls),
         given,
         isinstance(method, RunMethod),
-        failure_types=failure_types,
+        failure_types=options.failure_types,
+        timeouts=options.timeouts,
     )
 
 
@@ -326,24 +351,24 @@ def _run_methods(cls: type) -> dict[str, _RunMethod[Any, Any]]:
     return {name: value for name, value in found.items() if isinstance(value, _RunMethod)}
 
 
-def _function_definition(
-    fn: Callable[..., Any], name: str | None, failure_types: FailureTypes
-) -> WorkflowDefinition:
+def _function_definition(fn: Callable[..., Any], options: _Decorator) -> WorkflowDefinition:
     _check_returns(fn, "@workflow.defn")
     if "<locals>" not in fn.__qualname__ and "." in fn.__qualname__:
         raise InvalidOptionError(
             f"{fn.__qualname__} is a method: put @workflow.defn on the class and @workflow.run on the method"
         )
-    refuse_reserved("workflow name", name or fn.__name__)
+    name = options.name or fn.__name__
+    refuse_reserved("workflow name", name)
     is_async = inspect.iscoroutinefunction(fn)
     return WorkflowDefinition(
-        name or fn.__name__,
+        name,
         None,
         fn,
         CallSignature.of(fn),
         _source(fn),
         is_async=is_async,
-        failure_types=failure_types,
+        failure_types=options.failure_types,
+        timeouts=options.timeouts,
     )
 
 

@@ -108,6 +108,8 @@ class ResetPlan:
     """The children that have not ended there, by command id."""
     memo: Payload | None = None
     search_attributes: Document = field(default_factory=dict)
+    limit: float | None = None
+    """The timeout by which the code has lowered the run's deadline last, in seconds."""
 
 
 History = Sequence[tuple[int, Event, int, int]]
@@ -379,6 +381,8 @@ class _Walk:
             plan.memo = event.memo
         elif isinstance(event, events.SearchAttributesUpserted):
             plan.search_attributes = merged(plan.search_attributes, event.attributes)
+        elif isinstance(event, events.WorkflowDeadlineLowered):
+            plan.limit = event.timeout_seconds
         elif isinstance(event, events.WorkflowTaskFailed):
             plan.task_failing = True
         elif isinstance(event, events.WorkflowCancelRequested):

@@ -85,6 +85,19 @@ class WorkflowStartChanged(Event):
 
 
 @record
+class WorkflowDeadlineLowered(Event):
+    """The code brought the run's deadline nearer with ``workflow.limit``.
+
+    ``run_deadline_at`` holds from here on. ``timeout_seconds`` is what the code gave; a run that continues this history
+    has it again, from where it begins.
+    """
+
+    command = True
+    run_deadline_at: str
+    timeout_seconds: float | int
+
+
+@record
 class WorkflowTaskCompleted(Event):
     """One workflow task: which inbound events it applied, when it ran, and how many commands follow.
 

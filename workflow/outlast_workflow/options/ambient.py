@@ -37,6 +37,8 @@ class AmbientOptions(TypedDict, total=False):
 
 _AMBIENT: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("outlast_starting", default=None)
 _DEFAULTS: Final = StartOptions()
+_TIMEOUTS: Final = ("execution_timeout", "run_timeout")
+"""What a workflow's definition may give, too: clearing one says something even where no scope around gives it."""
 _NEED_A_QUEUE: Final = ("partition_key", "schedule_to_start_timeout")
 _EITHER_OR: Final = {
     "execution_timeout": "execution_deadline",
@@ -106,13 +108,27 @@ def filled(given: dict[str, Any], known: Container[str]) -> dict[str, Any]:
     found = {
         name: value
         for name, value in _over(ambient, given).items()
-        if name in given or (value is not None and name in known)
+        if name in given or (name in known and (value is not None or name in _TIMEOUTS))
     }
     if found.get("queue") is None:
         for name in _NEED_A_QUEUE:
             if name not in given:
                 found.pop(name, None)
     return found
+
+
+def unsaid(timeouts: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the timeouts of a workflow's definition of which a start says nothing.
+
+    Args:
+        timeouts: The timeouts of the definition, by name.
+        given: The options of the start, by name, those of the scopes around it included.
+    """
+    return {
+        name: timeout
+        for name, timeout in timeouts.items()
+        if name not in given and given.get(_EITHER_OR.get(name, "")) is None
+    }
 
 
 def leave_scopes() -> None:

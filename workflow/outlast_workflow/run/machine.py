@@ -96,6 +96,8 @@ class WorkflowMachine:
         guarded: Whether the runtime guard, if one is installed, stops I/O of its code.
 
     Attributes:
+        begins_at: The time of its first workflow task, in µs since the epoch; after a reset, of the first one since.
+        limit: The nearest limit that the code has set on the run's time so far, in µs.
         time: The time of the last workflow task, in µs since the epoch: the latest of its clock, the one before, and
             the timers it applied.
         terminal: The event that ends the run, once it was issued.
@@ -121,6 +123,7 @@ class WorkflowMachine:
         "_random",
         "_reset_seed",
         "_task",
+        "begins_at",
         "calls",
         "considered",
         "continue_as_new_suggested",
@@ -130,6 +133,7 @@ class WorkflowMachine:
         "guarded",
         "history_bytes",
         "history_events",
+        "limit",
         "limits",
         "local_activities",
         "log",
@@ -172,6 +176,8 @@ class WorkflowMachine:
         self.local_activities = local_activities
         self.log = CommandLog(limits, run_id)
         self.time = 0
+        self.begins_at: int | None = None
+        self.limit: int | None = None
         self.history_events = self.history_bytes = 0
         self.continue_as_new_suggested = self.suggestion_is_new = False
         self.terminal: Event | None = None
@@ -316,6 +322,7 @@ class WorkflowMachine:
         """Change the run's seed from here on: its history up to here was taken from another run."""
         self._reset_seed = seed
         self._random = None
+        self.begins_at = None
         if hasattr(self, "loop"):
             self.loop.seed = seed
 
@@ -331,6 +338,8 @@ class WorkflowMachine:
             if type(event) is TimerFired and event.fire_at > at:
                 at = event.fire_at
         self.time = at
+        if self.begins_at is None:
+            self.begins_at = at
         if not hasattr(self, "loop"):
             started = events[0]
             assert isinstance(started, WorkflowStarted), "a run begins with WorkflowStarted"
@@ -436,7 +445,14 @@ class WorkflowMachine:
 
     def apply_run_deadline(self, event: WorkflowDequeued | WorkflowStartChanged) -> None:
         """Take the run deadline that holds from here on."""
-        self.started.run_deadline_at = event.run_deadline_at
+        self.set_run_deadline(event.run_deadline_at)
+
+    def set_run_deadline(self, deadline: str | None) -> None:
+        """Let another run deadline hold from here on. The first event itself stays as it is: others have it too."""
+        self.started = self.calls.run = started = copy.copy(self.started)
+        started.run_deadline_at = deadline
+        if self._children is not None:
+            self._children.run = started
 
     def apply_cancel_request(self, event: WorkflowCancelRequested) -> None:
         """Cancel the run method's task; later requests change nothing."""

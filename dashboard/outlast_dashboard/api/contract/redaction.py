@@ -63,6 +63,7 @@ _SHOWN: Final[dict[str, str]] = {
     "WorkflowContinuedAsNew": (
         "workflow_type task_queue next_run_id run_timeout_seconds search_attributes retry_policy start_delay_seconds"
     ),
+    "WorkflowDeadlineLowered": "run_deadline_at timeout_seconds",
     "WorkflowDequeued": "queue partition_key waited_us run_deadline_at",
     "WorkflowFailed": "failure retry_state next_run_id by",
     "WorkflowReset": "next_run_id reason",

@@ -57,14 +57,20 @@ class OtherActivities:
 
 def run_deadlines(found: WorkflowDescription) -> list[Deadline]:
     """Return the deadlines of a run, each with its timeout."""
-    return [
-        Deadline(name, timeout, at - timedelta(seconds=timeout), at)
-        for name, timeout, at in (
-            ("Run timeout", found.run.run_timeout_seconds, found.run.run_deadline_at),
-            ("Execution timeout", found.execution_timeout_seconds, found.run.execution_deadline_at),
-        )
-        if timeout is not None and at is not None
-    ]
+    run = found.run
+    known = []
+    if run.run_deadline_at is not None:
+        since = run.started_at or run.created_at
+        if run.run_timeout_seconds is not None:
+            begun = run.run_deadline_at - timedelta(seconds=run.run_timeout_seconds)
+            # One that the code has brought nearer does not lie a whole timeout after the run's begin.
+            since = begun if begun >= run.created_at else since
+        timeout = (run.run_deadline_at - since).total_seconds()
+        known.append(Deadline("Run timeout", timeout, since, run.run_deadline_at))
+    whole, at = found.execution_timeout_seconds, run.execution_deadline_at
+    if whole is not None and at is not None:
+        known.append(Deadline("Execution timeout", whole, at - timedelta(seconds=whole), at))
+    return known
 
 
 def most_pressing(activities: Sequence[PendingActivity]) -> list[PendingActivity]:

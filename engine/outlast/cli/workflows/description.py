@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import orjson
@@ -133,6 +133,8 @@ def _summary(found: WorkflowDescription, now: datetime) -> Table:
         if instant is None:
             continue
         limit = Text(f", {words(timeout)} in total") if timeout is not None else Text("")
+        if name == "run" and (timeout is None or instant - timedelta(seconds=timeout) < run.created_at):
+            limit = Text(", as its code has limited it")
         shown = deadline(instant, now) if run.closed_at is None else Text(clock(instant))
         summary.add_row(f"{name} deadline", Text.assemble(shown, limit))
     summary.add_row("history", f"{run.history_length:,} events, {run.history_bytes:,} bytes")

@@ -10,7 +10,7 @@ from outlast_schedules.specs.calendar import Calendar
 from outlast_schedules.specs.spec import Spec
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.ambient import start_options
+from outlast_workflow.options.ambient import start_options, unsaid
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE, StartOptions
 from outlast_workflow.options.validation import (
@@ -128,6 +128,9 @@ class Schedule:
         self.task_queue = options.get("task_queue", DEFAULT_TASK_QUEUE)
         self.options = start_options(options.get("options"))
         self.workflow_type, self._signature = checked_workflow(workflow)
+        if not isinstance(workflow, str):
+            timeouts = unsaid(definition_of(workflow).timeouts, self.options.given())
+            self.options = self.options.replace(**timeouts) if timeouts else self.options
         if self._signature is not None:
             self._signature.check(args, self.workflow_type)
         if self.task_queue != DEFAULT_TASK_QUEUE:

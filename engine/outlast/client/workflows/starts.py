@@ -28,6 +28,7 @@ from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.declare.handlers import UpdateCall
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.history.events import SignalReceived, WorkflowStarted
+from outlast_workflow.options.ambient import unsaid
 from outlast_workflow.options.options import (
     validate_name,
     validate_task_queue,
@@ -240,6 +241,8 @@ class Starts:
             name, signature = definition.name, definition.signature
             signature.check(call.args, name)
             result_type = signature.result_hint
+            if definition.timeouts:
+                call.options = options = options.replace(**unsaid(definition.timeouts, options.given()))
         workflow_id = validate_workflow_id(call.id) if call.id is not None else environment.ids.next()
         if call.task_queue != DEFAULT_TASK_QUEUE:
             validate_task_queue(call.task_queue)

@@ -29,8 +29,9 @@ from outlast.testing.invariants.debounces import check_debounces
 from outlast.testing.invariants.outbox import check_outbox
 from outlast.testing.invariants.owner_losses import check_owner_losses
 from outlast.testing.invariants.parents import ENDS, check_parents
-from outlast.testing.invariants.queues import check_queued, check_slots, run_deadline_of
+from outlast.testing.invariants.queues import check_queued, check_slots
 from outlast.testing.invariants.requests import check_messages, check_requests, check_signals_applied
+from outlast.testing.invariants.run_deadlines import check_lowered, last_lowering, run_deadline_of
 from outlast.testing.invariants.schedules import check_schedules
 from outlast.testing.invariants.streams import check_streams
 from outlast.testing.invariants.waking import check_awake
@@ -268,17 +269,23 @@ class _Checker:
             said = getattr(started, f"{name}_timeout_seconds")
             if (microseconds(said) if said is not None else None) != duration:
                 self.say(where, f"WorkflowStarted says an {name} timeout of {said} s, the row {duration} µs")
+            lowered = name == "run" and history.of_type(events.WorkflowDeadlineLowered)
             if (duration is None) != (getattr(run, f"{name}_deadline_at") is None) and not (
                 (name == "execution" and duration is None and run.parent_close_policy == "terminate")
                 # such a child has its parent's deadline
+                or (lowered and duration is None)
                 or (name == "run" and run.queue is not None and run.run_deadline_at is None)
             ):
                 self.say(where, f"{name} timeout and {name} deadline are not both set")
         timeout, deadline = run.run_timeout, run.run_deadline_at
         # A queue may be admitted from by a process whose clock is behind that of the starter.
         known = timeout is not None and deadline is not None and run.queue is None
-        if known and (deadline or 0) < later(run.created_at, timeout or 0):
+        limits = [event.timeout_seconds for _, event in history.of_type(events.WorkflowDeadlineLowered)]
+        timeout = min([timeout or 0, *map(microseconds, limits)])
+        if known and (deadline or 0) < later(run.created_at, timeout):
             self.say(where, "the run deadline comes before its timeout is over")
+        for what in check_lowered(history.events):
+            self.say(where, what)
 
     def check_state(self, where: str, run: RunRow, history: History) -> None:
         """Check that the row is what the history folds to."""
@@ -359,19 +366,21 @@ class _Checker:
         The time of an event counts only if it is later than that of the event before. Time never goes back within a
         run, so that an event may have its predecessor's time after the clock was set back.
         """
+        lowered_by, deadline_before = last_lowering(history.events)
         deadlines = [at for at in (run.execution_deadline_at, run.run_deadline_at) if at is not None]
         if not deadlines:
             return
+        before_that = [at for at in (run.execution_deadline_at, deadline_before) if at is not None]
         timed_out = isinstance(history.events[-1], events.WorkflowTimedOut)
         stamped = list(zip(history.events, history.recorded_at, strict=True))
-        for (_, before), (event, recorded_at) in pairwise(stamped[max(copied_point(history) - 1, 0) :]):
-            if recorded_at < max(min(deadlines), before + 1):
+        first = max(copied_point(history) - 1, 0)
+        for seq, ((_, before), (event, recorded_at)) in enumerate(pairwise(stamped[first:]), first + 2):
+            known = deadlines if seq > lowered_by else before_that
+            if not known or recorded_at < max(min(known), before + 1):
                 continue
             closed_by_timeout = timed_out and getattr(event, "by", None) is not None
             if not closed_by_timeout and not isinstance(event, (events.WorkflowTimedOut, *ENDS)):
-                self.say(
-                    where, f"{event.type} was recorded {recorded_at - min(deadlines)} µs past the deadline"
-                )
+                self.say(where, f"{event.type} was recorded {recorded_at - min(known)} µs past the deadline")
 
     # --- what a run has open ----------------------------------------------------------------------------------------
 

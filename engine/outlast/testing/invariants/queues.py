@@ -14,15 +14,6 @@ from outlast_store.transitions.queued_runs import START_TIMER
 from outlast_workflow.history import events
 from outlast_workflow.history.events import Event
 
-RUN_DEADLINES = (events.WorkflowStarted, events.WorkflowDequeued, events.WorkflowStartChanged)
-"""The events that say which run deadline holds from there on."""
-
-
-def run_deadline_of(history: Sequence[Event]) -> str | None:
-    """Return the run deadline that a history says holds at its end."""
-    said = [event for event in history if isinstance(event, RUN_DEADLINES)]
-    return said[-1].run_deadline_at if said else None
-
 
 def check_queued(run: RunRow, history: Sequence[Event], timers: Collection[int]) -> Iterator[str]:
     """Check what a run's row says of its queue.
