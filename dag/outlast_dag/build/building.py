@@ -18,7 +18,7 @@ from outlast_workflow.errors.dags import Problem
 
 logger = logging.getLogger("outlast.dag")
 
-_TIMEOUTS: Final = ("timeout_out_of_range", "contradicting_timeouts")
+_TIMEOUTS: Final = ("timeout_out_of_range", "contradicting_timeouts", "missing_timeout")
 
 
 def built(draft: Draft, result: Sequence[Any], *, strict: bool, module: str) -> DagDefinition[..., Any]:
@@ -35,7 +35,7 @@ def built(draft: Draft, result: Sequence[Any], *, strict: bool, module: str) -> 
     """
     spec = compiled(draft, result)
     found = report(spec, [step.source for step in draft.steps], draft.source)
-    # A timeout that was refused is told once, and not as missing too.
+    # What is wrong with the timeouts of a step is told once.
     refused = {problem.node for problem in draft.problems if problem.kind in _TIMEOUTS}
     errors = [*draft.problems]
     errors += [one for one in found.errors if one.kind != "missing_timeout" or one.node not in refused]

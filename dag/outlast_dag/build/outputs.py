@@ -7,7 +7,6 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 
 from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.sources import users_line
-from outlast_dag.spec.conditions import Comparison, Junction
 from outlast_dag.spec.values import Path, Root
 from outlast_workflow.errors import DagValidationError
 from outlast_workflow.errors.dags import Problem
@@ -99,8 +98,6 @@ class Output:
     def __ge__(self, other: object) -> Check:
         return Check(">=", (self, other))
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         path = "".join(f"[{step!r}]" for step in self._at.path)
         return f"<{self._at.words}{path}>"
@@ -131,7 +128,7 @@ class Check:
 
     __slots__ = ("op", "parts", "source")
 
-    def __init__(self, op: Comparison | Junction | str, parts: tuple[Any, ...]) -> None:
+    def __init__(self, op: str, parts: tuple[Any, ...]) -> None:
         self.op = op
         self.parts = parts
         self.source = users_line()
@@ -177,7 +174,20 @@ _NEEDS_THE_VALUE: Final = (
         "call",
         "await",
     ),
-    *("iter", "aiter", "len", "contains", "reversed", "next", "enter", "aenter", "setitem", "delitem"),
+    *(
+        "iter",
+        "aiter",
+        "len",
+        "contains",
+        "reversed",
+        "next",
+        "enter",
+        "exit",
+        "aenter",
+        "aexit",
+        "setitem",
+        "delitem",
+    ),
     *("neg", "pos", "abs", "invert", "round"),
     *(
         prefix + name

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 
 from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.hints import hint_at, kind_of, unlike
 from outlast_dag.build.outputs import Check, Output
-from outlast_dag.spec.conditions import Compare, Condition, Exists, Joined
+from outlast_dag.spec.conditions import Compare, Comparison, Condition, Exists, Joined, Junction
 from outlast_dag.spec.reading import MAX_DEPTH
 from outlast_dag.spec.values import Array, Constant, Object, Ref, Value, array, obj, references
 from outlast_workflow.data.reading import hint_name
@@ -140,7 +140,7 @@ def condition_of(raw: Any, draft: Draft, step: Step, what: str) -> Condition | N
             return None
         parts = [condition_of(part, draft, step, what) for part in raw.parts]
         sound = tuple(part for part in parts if part is not None)
-        return Joined(raw.op, sound) if len(sound) == len(parts) else None
+        return Joined(cast("Junction", raw.op), sound) if len(sound) == len(parts) else None
     return _comparison(raw, draft, step, refuse)
 
 
@@ -169,7 +169,7 @@ def _comparison(raw: Check, draft: Draft, step: Step, refuse: Callable[[str, str
     if raw.op == "in" and isinstance(right, Constant | Object) and not _is_list(right):
         refuse("asks whether a value is in what is no list", "give is_in() a list")
         return None
-    return Compare(raw.op, left, right)  # type: ignore[arg-type]
+    return Compare(cast("Comparison", raw.op), left, right)
 
 
 def _is_list(value: Value) -> bool:

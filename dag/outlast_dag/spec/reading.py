@@ -80,7 +80,7 @@ class _Reader:
                 )
             )
             return None
-        given = self._fields(document, _DAG_FIELDS, "", known=("interpreter", "nodes"))
+        given = self._fields(document, _DAG_FIELDS, "", known=("$schema", "interpreter", "nodes"))
         nodes = self._nodes(document.get("nodes"), given.get("options", DEFAULT_OPTIONS))
         if "name" not in document:
             self._problem(_FormError("name", "is missing"))
@@ -239,7 +239,10 @@ def _value(document: Any, place: str, depth: int = 0) -> Value:
         _wrong(f"{place}.path", "must be a list of keys and positions")
     other = document.get("or_else")
     return Ref(
-        root, name, tuple(path), None if other is None else _value(other, f"{place}.or_else", depth + 1)
+        cast("Root", root),
+        name,
+        tuple(path),
+        None if other is None else _value(other, f"{place}.or_else", depth + 1),
     )
 
 

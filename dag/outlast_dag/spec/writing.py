@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 from outlast_dag.spec.conditions import Compare, Condition, Exists, Joined
-from outlast_dag.spec.nodes import Node, fields_of
-from outlast_dag.spec.options import options_document
+from outlast_dag.spec.nodes import Call, Node, fields_of
+from outlast_dag.spec.options import options_document, without_defaults
 from outlast_dag.spec.values import Array, Constant, Object, Ref, Value
 from outlast_workflow.options.activity import ActivityOptions
 
@@ -28,6 +28,7 @@ def spec_document(spec: Any, usual: ActivityOptions) -> dict[str, Any]:
     """
     document = _given(spec, {field.name: field for field in fields(spec)})
     document["interpreter"] = spec.interpreter
+    document["nodes"] = [_node_within(node, spec.options) for node in spec.nodes]
     document["params"] = [
         parameter.name if parameter.required else {"name": parameter.name, "default": parameter.default}
         for parameter in spec.params
@@ -42,6 +43,15 @@ def spec_document(spec: Any, usual: ActivityOptions) -> dict[str, Any]:
         document["options"] = options
     if not document["params"]:
         del document["params"]
+    return document
+
+
+def _node_within(node: Node, defaults: ActivityOptions) -> dict[str, Any]:
+    document = node_document(node)
+    if isinstance(node, Call):
+        document["options"] = options_document(without_defaults(node.options, defaults))
+        if not document["options"]:
+            del document["options"]
     return document
 
 

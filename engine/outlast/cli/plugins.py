@@ -11,20 +11,23 @@ from outlast.cli.common.exit_codes import CommandFailedError
 
 GROUP: Final = "outlast.commands"
 
-NEED_AN_EXTRA: Final = {"ui": ("Serve the dashboard and the HTTP control plane.", "web")}
-"""Commands that are listed even where they cannot run: the line of help, and the extra that they need."""
+OWN: Final = {
+    "dag": ("Check and draw DAGs.", ""),
+    "ui": ("Serve the dashboard and the HTTP control plane.", "web"),
+}
+"""Commands of packages above this one, listed even where they cannot run: the line of help, and the extra they need."""
 
 
 def names() -> list[str]:
     """Return the names of the commands, without importing any."""
     installed = {entry.name for entry in entry_points(group=GROUP)}
-    return [*NEED_AN_EXTRA, *sorted(installed - NEED_AN_EXTRA.keys())]
+    return [*OWN, *sorted(installed - OWN.keys())]
 
 
 def help_of(name: str) -> str:
     """Return a command's line in the list of commands, without importing the command."""
-    if name in NEED_AN_EXTRA:
-        return NEED_AN_EXTRA[name][0]
+    if name in OWN:
+        return OWN[name][0]
     dists = [entry.dist for entry in entry_points(group=GROUP, name=name)]
     return f"Installed by {dists[0].name}." if dists and dists[0] is not None else ""
 
@@ -35,9 +38,10 @@ def load(name: str) -> Any:
     Raises:
         CommandFailedError: It is not installed; the message names the extra that brings it.
     """
-    extra = NEED_AN_EXTRA.get(name, ("", ""))[1]
+    extra = OWN.get(name, ("", ""))[1]
+    wanted = f"needs the extra {extra!r}" if extra else "is not installed"
     missing = CommandFailedError(
-        f"`outlast {name}` needs the extra {extra!r}: in a clone, pip install '.[{extra}]'"
+        f"`outlast {name}` {wanted}: in a clone, pip install '.{f'[{extra}]' if extra else ''}'"
     )
     for entry in entry_points(group=GROUP, name=name):
         try:

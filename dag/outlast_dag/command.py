@@ -1,0 +1,180 @@
+"""``outlast dag``: check and draw DAGs, and print the form of their documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from outlast.cli.common.exit_codes import CommandFailedError, Exit
+from outlast.cli.common.options import AsJson
+from outlast.cli.common.output import document, show
+from outlast.cli.common.user_code import import_module
+from outlast_dag.build.builder import DagBuilder
+from outlast_dag.check.critical_path import CriticalPath
+from outlast_dag.check.report import report
+from outlast_dag.definition import DagDefinition
+from outlast_dag.mermaid import mermaid
+from outlast_dag.spec.dag import DagSpec
+from outlast_dag.spec.reading import read_spec
+from outlast_dag.spec.schema import SCHEMA
+from outlast_workflow.errors import DagValidationError, InvalidOptionError
+from outlast_workflow.errors.dags import Problem
+
+app = typer.Typer(
+    help="Check and draw DAGs.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Targets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODULE[:NAME]|FILE.json",
+        help="All DAGs of a module, one of them, or a DAG's spec as JSON.",
+        show_default=False,
+    ),
+]
+
+
+class _Found:
+    """A DAG that was named: its spec unless that could not be read, and what was found in it."""
+
+    def __init__(
+        self,
+        name: str,
+        spec: DagSpec | None,
+        errors: tuple[Problem, ...] = (),
+        warnings: tuple[Problem, ...] = (),
+        path: CriticalPath | None = None,
+    ) -> None:
+        self.name = name
+        self.spec = spec
+        self.errors = errors
+        self.warnings = warnings
+        self.path = path
+
+
+@app.command("check")
+def check(
+    targets: Targets,
+    strict: Annotated[bool, typer.Option("--strict", help="Count warnings as errors.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Print what is wrong with DAGs, and their critical paths. Nothing is run, and no database is needed."""
+    found = list(_dags(targets))
+    for one in found:
+        if json:
+            document(_document(one))
+        else:
+            _show(one)
+    if any(one.errors or (strict and one.warnings) for one in found):
+        raise typer.Exit(Exit.FAILED)
+
+
+@app.command("draw")
+def draw(targets: Targets, json: AsJson = False) -> None:
+    """Print DAGs as Mermaid flowcharts."""
+    for one in _dags(targets):
+        if one.spec is None:
+            raise CommandFailedError(
+                f"{one.name} cannot be drawn: `outlast dag check` says what is wrong with it"
+            )
+        if json:
+            document({"name": one.name, "mermaid": mermaid(one.spec)})
+        else:
+            show(mermaid(one.spec).rstrip())
+
+
+@app.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of a DAG's spec."""
+    show(orjson.dumps(SCHEMA, option=orjson.OPT_INDENT_2).decode())
+
+
+def _dags(targets: list[str]) -> Iterator[_Found]:
+    for target in targets:
+        if target.endswith(".json"):
+            yield _of_file(target)
+        else:
+            yield from _of_module(target)
+
+
+def _of_file(target: str) -> _Found:
+    try:
+        read = orjson.loads(Path(target).read_bytes())
+    except OSError as error:
+        raise InvalidOptionError(f"{target} cannot be read: {error.strerror}", field="file") from None
+    except orjson.JSONDecodeError as error:
+        raise InvalidOptionError(f"{target} is not JSON: {error}", field="file") from None
+    try:
+        spec = read_spec(read)
+    except DagValidationError as error:
+        return _Found(error.name, None, error.problems)
+    told = report(spec)
+    return _Found(spec.name, spec, told.errors, told.warnings, told.critical_path)
+
+
+def _of_module(target: str) -> Iterator[_Found]:
+    module_name, colon, path = target.partition(":")
+    try:
+        module = import_module(module_name)
+    except CommandFailedError as error:
+        if isinstance(error.__cause__, DagValidationError):
+            # Its other DAGs are not there either, since the module was not imported to its end.
+            yield _Found(error.__cause__.name, None, error.__cause__.problems)
+            return
+        raise
+    things: list[Any] = list(vars(module).values())
+    if colon:
+        if not hasattr(module, path):
+            raise InvalidOptionError(f"module {module_name!r} has no {path!r}", field="module")
+        things = [getattr(module, path)]
+    dags = {id(thing): thing for thing in things if isinstance(thing, DagDefinition | DagBuilder)}
+    if not dags:
+        raise InvalidOptionError(
+            f"{target!r} has no DAG: declare one with @dag or DagBuilder", field="module"
+        )
+    for thing in dags.values():
+        try:
+            built = thing.build() if isinstance(thing, DagBuilder) else thing
+        except DagValidationError as error:
+            yield _Found(error.name, None, error.problems)
+        else:
+            yield _Found(built.name, built.spec, (), built.warnings, built.critical_path)
+
+
+def _show(found: _Found) -> None:
+    hash_ = f" {found.spec.short_hash}" if found.spec is not None else ""
+    nodes = f", {len(found.spec.nodes)} nodes" if found.spec is not None else ""
+    wrong = f"{len(found.errors)} problems" if found.errors else "no problems"
+    show(f"{found.name}{hash_}{nodes}: {wrong}, {len(found.warnings)} warnings")
+    for problem in found.errors:
+        show(f"  {problem}")
+    for problem in found.warnings:
+        show(f"  warning: {problem}")
+    if found.path is not None:
+        show(f"  critical path: {found.path}")
+
+
+def _document(found: _Found) -> dict[str, Any]:
+    path = found.path
+    return {
+        "name": found.name,
+        "hash": found.spec.hash if found.spec is not None else None,
+        "nodes": len(found.spec.nodes) if found.spec is not None else None,
+        "problems": [problem._asdict() for problem in found.errors],
+        "warnings": [problem._asdict() for problem in found.warnings],
+        "critical_path": None
+        if path is None
+        else {
+            "nodes": path.nodes,
+            "seconds": path.seconds,
+            "worst_nodes": path.worst_nodes,
+            "worst_seconds": path.worst_seconds,
+        },
+    }
