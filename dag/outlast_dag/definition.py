@@ -43,7 +43,8 @@ class DagDefinition(RunReference[P, T]):
             return await interpreter.interpret(spec, args)
 
         run.__name__ = run.__qualname__ = spec.name
-        super().__init__(WorkflowDefinition(spec.name, None, run, signature, source), run)
+        timeouts = {} if spec.timeout is None else {"run_timeout": spec.timeout}
+        super().__init__(WorkflowDefinition(spec.name, None, run, signature, source, timeouts=timeouts), run)
         self.spec = spec
         self.sources = dict(sources)
         self.critical_path = critical_path

@@ -1,0 +1,141 @@
+"""What type checkers see of a DAG: each line marked `# error` must be refused by both, and no other line."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SNIPPET = """\
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from outlast import Client, RetryPolicy, Worker, activity, workflow
+from outlast_dag import DagBuilder, DagDefinition, all_of, dag, each, exists, group, is_in, none_of, or_else, step
+
+
+@dataclass
+class Page:
+    url: str
+    rows: list[int]
+    ok: bool
+
+
+@activity.defn
+async def fetch(url: str) -> Page:
+    return Page(url, [], True)
+
+
+@activity.defn
+def parse(row: int) -> str:
+    return str(row)
+
+
+@activity.defn
+async def report(rows: list[str], title: str = "") -> float:
+    return 1.0
+
+
+@dag
+def bare() -> None:
+    step(fetch, timeout=1)("u")
+
+
+@dag(version="3", timeout=1800, retry=5, failure="finish", strict=True)
+def nightly(url: str, limit: int = 10) -> float:
+    page = step(fetch, timeout=30, id="page")(url)
+    assert_type(page, Page)
+    with group("load"):
+        rows = each(parse, timeout=5, concurrency=20)(page.rows)
+    assert_type(rows, list[str])
+    named = step("other", result=int, timeout=1)(page, rows)
+    assert_type(named, int)
+    assert_type(step("other", timeout=1)(1, 2), Any)
+    assert_type(each("other", result=bytes, timeout=1)(rows), list[bytes])
+    assert_type(or_else(page.url, "none"), str)
+    late = all_of(page.ok == False, named > limit, none_of(exists(page.url), is_in(page.url, ["x"])))  # noqa: E712
+    step(fetch, timeout=1, skip_when=late, run_when=page.ok, trigger="all_done", after=[page, rows])(page.url)
+    return step(report, timeout=10, retry=RetryPolicy(max_attempts=2), heartbeat_timeout=3)(rows, title=page.url)
+
+
+assert_type(bare, DagDefinition[[], None])
+
+flow = DagBuilder("data-pipeline", timeout=1800)
+first = flow.task("fetch", "http-fetch").with_timeout(30)
+second = flow.each("parse", parse, first.rows, concurrency=3).after(first).with_timeout(5)
+flow.output({"rows": second, "count": first["count"]})
+pipeline = flow.build()
+
+
+async def use(client: Client) -> None:
+    assert_type(await client.execute(nightly, "https://example.com", 5), float)
+    assert_type(await workflow.execute_child(nightly, "https://example.com", 5), float)
+    Worker(client, workflows=[nightly, pipeline])
+    await client.start(pipeline, {"url": "u"})
+    await client.start(nightly, 5, 5)  # error
+
+
+@dag
+def wrong(url: str) -> float:
+    page = step(fetch, timeout=30)(5)  # error
+    step(fetch, timeout=30)()  # error
+    step(report, timeout=30)(page.rows)  # error
+    print(page.uri)  # error
+    each(parse, timeout=5)(page)  # error
+    each(report, timeout=5)(page.rows)  # error
+    step(fetch, timeuot=30)(url)  # error
+    step(fetch, timeout="30")(url)  # error
+    step(fetch, timeout=30, trigger="some")(url)  # error
+    step(fetch, timeout=30)(url).count()  # error
+    step(print, timeout=30)(url)  # error
+    return step(fetch, timeout=30)(url)  # error
+
+
+@dag(failure="sometimes")  # error
+def never() -> None: ...
+
+
+first.with_timeout("30")  # error
+first.trigger("some")  # error
+flow.task("fetch", 5)  # error
+"""
+
+EXPECTED = [number for number, line in enumerate(SNIPPET.splitlines(), 1) if line.endswith("# error")]
+
+
+@pytest.fixture
+def snippet(tmp_path: Path) -> Path:
+    path = tmp_path / "typing_snippet.py"
+    path.write_text(SNIPPET)
+    return path
+
+
+def run(*command: str) -> str:
+    return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True).stdout
+
+
+def test_mypy_sees_what_is_wrong_with_an_edge(snippet: Path):
+    output = run("mypy", "--strict", "--no-error-summary", str(snippet))
+    found = {int(number) for number in re.findall(r"typing_snippet\.py:(\d+): error", output)}
+    assert sorted(found) == EXPECTED, output
+
+
+def test_pyright_sees_what_is_wrong_with_an_edge(snippet: Path, tmp_path: Path):
+    folders = ["dag", "engine", "watchdog", "schedules", "runs", "activities", "store", "workflow"]
+    settings = {
+        "include": [str(snippet)],
+        "extraPaths": [str(ROOT / name) for name in folders],
+        "pythonVersion": "3.11",
+        "typeCheckingMode": "standard",
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    output = run("pyright", "--outputjson", "--pythonpath", sys.executable, "--project", str(tmp_path))
+    diagnostics = json.loads(output)["generalDiagnostics"]
+    found = {one["range"]["start"]["line"] + 1 for one in diagnostics if one["severity"] == "error"}
+    assert sorted(found) == EXPECTED, json.dumps(diagnostics, indent=1)
