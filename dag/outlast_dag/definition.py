@@ -40,11 +40,14 @@ class DagDefinition(RunReference[P, T]):
     ) -> None:
         async def run(*args: Any) -> Any:
             interpreter = import_module("outlast_dag.run.interpreter")
-            return await interpreter.interpret(spec, args)
+            return await interpreter.interpret(spec, args, signature)
 
         run.__name__ = run.__qualname__ = spec.name
         timeouts = {} if spec.timeout is None else {"run_timeout": spec.timeout}
-        super().__init__(WorkflowDefinition(spec.name, None, run, signature, source, timeouts=timeouts), run)
+        definition = WorkflowDefinition(
+            spec.name, None, run, signature, source, plain_input=True, timeouts=timeouts
+        )
+        super().__init__(definition, run)
         self.spec = spec
         self.sources = dict(sources)
         self.critical_path = critical_path

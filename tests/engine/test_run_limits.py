@@ -298,9 +298,9 @@ async def test_a_limit_that_cannot_be_is_an_error_that_fails_the_task(engine: Ma
             assert seen.run.status is RunStatus.PENDING or seen.run.task_failures
             await handle.terminate()
         assert await env.client.execute(limited_plainly) == 60
-        handle = await env.client.start(Limited.run, [(0, 50)], 50.0)
+        asked = await env.client.start(Limited.run, [(0, 50)], 50.0)
         with pytest.raises(Exception, match="tried to make a durable call"):
-            await handle.query("cheat")
+            await asked.query("cheat")
     with pytest.raises(DurableCallError):
         workflow.limit(1)
 

@@ -45,6 +45,8 @@ class WorkflowDefinition:
     handlers: HandlerSet = field(default_factory=HandlerSet)
     takes_input: bool = False
     """Whether the constructor takes the input too."""
+    plain_input: bool = False
+    """Whether its code takes the input as plain JSON, whatever its signature says."""
     is_async: bool = True
     """Whether the run method is a coroutine function. Plain code, including plain handlers, may block."""
     interceptors: Chain = field(default_factory=Chain)

@@ -52,6 +52,8 @@
     │   ├── ForkedConnectionError              … was connected to before a fork
     │   └── JournalClosedError                 … is no longer written by this process
     ├── UnstorableValueError (ValueError)      a value that the database cannot hold, now or later
+    ├── DagFailedError                         nodes of a DAG failed, and so did the DAG
+    ├── DagDataError                           … because a value that a node needs is not there
     ├── WorkflowTaskError                      fails the workflow task, which is retried; never the run
     │   ├── NonDeterminismError                the code no longer makes the calls that history records
     │   ├── PayloadDecodeError                 a value cannot be decoded as its type hint
@@ -94,7 +96,7 @@ from outlast_workflow.errors.activity import ActivityError, ActivityTimeoutError
 from outlast_workflow.errors.child import ChildWorkflowError
 from outlast_workflow.errors.context import BlockedLoopError, NotInActivityError
 from outlast_workflow.errors.control_flow import ContinueAsNew
-from outlast_workflow.errors.dags import DagValidationError
+from outlast_workflow.errors.dags import DagDataError, DagFailedError, DagValidationError
 from outlast_workflow.errors.failure import ApplicationError, FailureError
 from outlast_workflow.errors.history import DamagedHistoryError, HistoryExistsError, InvalidHistoryError
 from outlast_workflow.errors.limits import OwnersDiedError, StructuralLimitError
@@ -186,6 +188,8 @@ __all__ = [
     "BlockedLoopError",
     "ChildWorkflowError",
     "ContinueAsNew",
+    "DagDataError",
+    "DagFailedError",
     "DagValidationError",
     "DamagedHistoryError",
     "DamagedScheduleError",

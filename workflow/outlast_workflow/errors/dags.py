@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Self
 
 from outlast_workflow.errors.root import OutlastError
+from outlast_workflow.primitives.enums import FailureCategory
 
 
 class Problem(NamedTuple):
@@ -29,6 +30,36 @@ class Problem(NamedTuple):
         where = "  ".join(part for part in (self.source, self.node) if part)
         told = f"{self.kind}: {self.message}" + (f": {self.advice}" if self.advice else "")
         return f"{where}  {told}" if where else told
+
+
+class DagDataError(OutlastError):
+    """What a node of a DAG needs is not there, or not what it must be: a path, a list, two sides of a comparison."""
+
+    facts: ClassVar[tuple[str, ...]] = ("node",)
+
+    def __init__(self, node: str, message: str) -> None:
+        self.node = node
+        super().__init__(f"{node}: {message}" if node else message)
+
+
+class DagFailedError(OutlastError):
+    """A DAG failed because nodes did. ``nodes`` are those that failed, the first one first; its error is the cause."""
+
+    category = FailureCategory.ACTIVITY
+    joins_cause = ": "
+    facts: ClassVar[tuple[str, ...]] = ("name", "nodes")
+
+    def __init__(self, name: str, nodes: Iterable[str]) -> None:
+        self.name = name
+        self.nodes = tuple(nodes)
+        others = len(self.nodes) - 1
+        more = f" and {others} other{'' if others == 1 else 's'}" if others else ""
+        super().__init__(f"node {self.nodes[0]}{more} of the DAG {name} failed")
+
+    @classmethod
+    def restore(cls, message: str, facts: dict[str, Any]) -> OutlastError:
+        """Return the error with its recorded message and nodes."""
+        return super().restore(message, {**facts, "nodes": tuple(facts.get("nodes") or ())})
 
 
 class DagValidationError(OutlastError, ValueError):

@@ -127,6 +127,7 @@ class ActivityCalls:
         result_hint: Any,
         local: bool | None = None,
         headers: dict[str, str] | None = None,
+        summary: str | None = None,
     ) -> ActivityFuture[Any]:
         """Number a call, add its command, and return the future of its result.
 
@@ -138,6 +139,7 @@ class ActivityCalls:
             result_hint: How to read its result.
             local: Whether it runs in the process of its run.
             headers: The headers that the interceptors left; ``None`` before they are called.
+            summary: What the call does, in place of what the options say.
 
         Raises:
             DurableCallError: The call cannot be made as written; the workflow task fails even if this is caught.
@@ -156,6 +158,7 @@ class ActivityCalls:
                     result_hint,
                     local,
                     call.headers or {},
+                    summary,
                 ),
             )
         log = self.log
@@ -164,6 +167,8 @@ class ActivityCalls:
             command = ActivityScheduled(command_id, activity_type, "", NOT_NEEDED, NOT_NEEDED, 0, local)
         else:
             command = self._command(command_id, activity_type, args, signature, options, local, headers)
+            if summary is not None:
+                command.summary = summary
         future: ActivityFuture[Any] = ActivityFuture(self, command_id, activity_type, result_hint, options)
         future.workflow_task = log.workflow_task
         future.index = log.add(command)

@@ -400,9 +400,8 @@ class WorkflowMachine:
 
     def apply_started(self, event: WorkflowStarted) -> None:
         """Create the instance that the run method runs on."""
-        self._arguments = arguments = tuple(
-            self.converter.decode_args(self.started.input, self.definition.signature)
-        )
+        signature = None if self.definition.plain_input else self.definition.signature
+        self._arguments = arguments = tuple(self.converter.decode_args(self.started.input, signature))
         self._context = context = Context()
         if event.headers is not None:
             context.run(RUN_HEADERS.set, event.headers)

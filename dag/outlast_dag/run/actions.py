@@ -1,0 +1,82 @@
+"""What the core is told, and what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+NodeState = Literal[
+    "waiting", "running", "completed", "skipped", "failed", "timed_out", "cancelled", "upstream_failed"
+]
+"""The state of a node: ``waiting`` before it is decided, ``upstream_failed`` if what it needs has failed."""
+
+GOOD: frozenset[str] = frozenset({"completed", "skipped"})
+"""The ends that count as succeeded for the rule of a node behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A call returned."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A call failed for good.
+
+    Attributes:
+        type: The type of the failure.
+        message: What it says.
+        timed_out: Whether a timeout ended it.
+        cause: The error, for whoever wants it as the cause of another.
+    """
+
+    type: str
+    message: str
+    timed_out: bool = False
+    cause: BaseException | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A call ended because it was asked to."""
+
+
+Outcome = Completed | Failed | Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin a call. ``index`` is the position of a map's item; ``None`` for a node that has one call."""
+
+    node: str
+    index: int | None
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Ask a call to stop. Its outcome is offered all the same."""
+
+    node: str
+    index: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The DAG has ended: nothing runs, and nothing will.
+
+    Attributes:
+        status: How.
+        result: What it returns, if it has completed.
+        failures: The nodes that failed, in the order in which they did, each with its failure.
+    """
+
+    status: Literal["completed", "failed", "cancelled"]
+    result: Any = None
+    failures: Sequence[tuple[str, Failed]] = ()
+
+
+Action = Start | Cancel | Finish

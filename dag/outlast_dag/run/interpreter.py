@@ -1,0 +1,185 @@
+"""The workflow that runs a DAG: it makes durable calls as the core says, and tells the core how they ended.
+
+The first command records the spec. From then on the run follows what is recorded, whatever the code says by now, so
+that a deploy never breaks an open run. What nodes return stays plain JSON: to decode it would need the types of that
+day.
+
+There is one coroutine and no task for a node. The end of a call is told by a callback of its future, in the order of
+history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from outlast_dag.run.actions import Action, Cancelled, Completed, Failed, Finish, Outcome, Start
+from outlast_dag.run.progress import Progress
+from outlast_dag.run.values import DATA_ERROR
+from outlast_dag.spec.dag import DagSpec
+from outlast_dag.spec.nodes import Call
+from outlast_dag.spec.reading import read_spec
+from outlast_workflow.api.context import current_machine
+from outlast_workflow.api.current_run import limit
+from outlast_workflow.api.markers import side_effect
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.errors import ActivityTimeoutError, ApplicationError
+from outlast_workflow.errors.dags import DagDataError, DagFailedError
+from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.primitives.enums import CancellationType
+from outlast_workflow.run.activity_calls import ActivityFuture
+
+STOPPING = ActivityOptions(cancellation_type=CancellationType.WAIT)
+"""A call that is asked to stop is waited for: only its handler knows what it did."""
+
+
+async def interpret(spec: DagSpec, arguments: Sequence[Any], signature: CallSignature | None = None) -> Any:
+    """Run a DAG, and return its result.
+
+    Args:
+        spec: The DAG, as the code has it now; one that the run has recorded wins.
+        arguments: The input, as plain JSON.
+        signature: The types that the input is checked against before anything is scheduled.
+
+    Raises:
+        DagFailedError: Nodes failed.
+        CancelledError: The run was cancelled.
+        PayloadDecodeError: The input does not fit the types; fails the task, not the run.
+    """
+    machine = current_machine()
+    if not machine.replaying and signature is not None:
+        machine.converter.decode_args(machine.started.input, signature)
+    spec = _recorded(spec)
+    if spec.timeout is not None and machine.started.run_timeout_seconds is None:
+        # It was started by name, so nobody has told the start how long it may take.
+        limit(spec.timeout)
+    return await _Run(spec, arguments).result()
+
+
+def _recorded(spec: DagSpec) -> DagSpec:
+    """Return the spec that the run follows: the one that it recorded, and records now if it has just begun."""
+    found: dict[str, Any] = side_effect(lambda: record_of(spec), result_type=dict[str, Any])
+    return spec if found["hash"] == spec.hash else read_spec(found["spec"])
+
+
+def record_of(spec: DagSpec) -> dict[str, Any]:
+    """Return what a run records of its spec."""
+    return {
+        "outlast_dag": 1,
+        "name": spec.name,
+        "version": spec.version,
+        "hash": spec.hash,
+        "spec": spec.document,
+    }
+
+
+class _Run:
+    """One run of a DAG.
+
+    Args:
+        spec: The DAG.
+        arguments: Its input.
+    """
+
+    def __init__(self, spec: DagSpec, arguments: Sequence[Any]) -> None:
+        self.spec = spec
+        self.machine = current_machine()
+        self.progress = Progress(spec, arguments)
+        self.nodes = spec.graph.nodes
+        self.options: dict[str, ActivityOptions] = {}
+        self.calls: dict[tuple[str, int | None], ActivityFuture[Any]] = {}
+        self.finish: Finish | None = None
+        self.waiter: asyncio.Future[None] | None = None
+        self.left = False
+
+    async def result(self) -> Any:
+        """Run it, and return its result."""
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            self.do(self.progress.begin())
+            while self.finish is None:
+                self.waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self.waiter
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                    self.do(self.progress.cancel())
+        finally:
+            # A run that is evicted ends its calls, which has nothing to do with the DAG.
+            self.left = True
+        return self.outcome(self.finish, cancelled)
+
+    def outcome(self, finish: Finish, cancelled: asyncio.CancelledError | None) -> Any:
+        """Return the result, or raise what ended the DAG without one."""
+        if finish.status == "completed":
+            return finish.result
+        if finish.status == "cancelled":
+            assert cancelled is not None
+            raise cancelled
+        node, first = finish.failures[0]
+        cause = first.cause
+        if cause is None:
+            data = first.type == DATA_ERROR
+            cause = (
+                DagDataError(node, first.message)
+                if data
+                else ApplicationError(first.message, type=first.type)
+            )
+        nodes = [name for name, _ in finish.failures if name]
+        if not nodes:
+            raise cause
+        raise DagFailedError(self.spec.name, nodes) from cause
+
+    def do(self, actions: Sequence[Action]) -> None:
+        """Carry out what the core says."""
+        for action in actions:
+            if isinstance(action, Start):
+                self.start(action)
+            elif isinstance(action, Finish):
+                self.finish = action
+                if self.waiter is not None and not self.waiter.done():
+                    self.waiter.set_result(None)
+            else:
+                self.calls[action.node, action.index].cancel()
+
+    def start(self, action: Start) -> None:
+        """Make a call, labelled with its node and the position of its item."""
+        name, index = action.node, action.index
+        node = self.nodes[name]
+        assert isinstance(node, Call)
+        options = self.options.get(name)
+        if options is None:
+            options = self.options[name] = self.spec.options_of(node).merged(STOPPING)
+        future = self.machine.calls.schedule(
+            node.type,
+            action.args,
+            None,
+            options,
+            None,
+            summary=name if index is None else f"{name}[{index}]",
+        )
+        self.calls[name, index] = future
+        future.add_done_callback(partial(self.ended, name, index))
+
+    def ended(self, name: str, index: int | None, future: asyncio.Future[Any]) -> None:
+        """Tell the core how a call ended."""
+        outcome = outcome_of(future)
+        if self.left:
+            return
+        del self.calls[name, index]
+        self.do(self.progress.offer(name, index, outcome))
+
+
+def outcome_of(future: asyncio.Future[Any]) -> Outcome:
+    """Return how a call ended."""
+    if future.cancelled():
+        return Cancelled()
+    error = future.exception()
+    if error is None:
+        return Completed(future.result())
+    cause = error.__cause__ or error
+    name = cause.type if isinstance(cause, ApplicationError) else type(cause).__name__
+    message = cause.message if isinstance(cause, ApplicationError) else str(cause)
+    return Failed(name, message, isinstance(error, ActivityTimeoutError), error)

@@ -1,0 +1,436 @@
+"""Random DAGs with random outcomes, and a naive oracle that runs them by looking at everything again after each step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from outlast_dag.run.actions import Completed, Failed, Outcome
+from outlast_dag.spec.conditions import Compare, Exists, Joined
+from outlast_dag.spec.dag import DagSpec, Parameter
+from outlast_dag.spec.nodes import ITEM, Map, Node, Task
+from outlast_dag.spec.values import Array, Constant, Object, Ref, Value
+
+Key = tuple[str, int | None]
+
+RULES: Any = ("all_succeeded", "all_done", "one_succeeded", "one_failed", "all_failed", "none_failed")
+
+
+def draw_spec(rng: random.Random) -> DagSpec:
+    """A DAG of tasks and maps, with rules, conditions, paths and fallbacks."""
+    nodes: list[Node] = []
+    names = [f"n{number}" for number in range(rng.randint(1, 9))]
+    for place, name in enumerate(names):
+        before = names[:place]
+        after = tuple(rng.sample(before, min(len(before), rng.choice((0, 0, 1, 1, 2, 3)))))
+        common: dict[str, Any] = {"id": name, "after": after, "type": "work"}
+        if rng.random() < 0.35:
+            common["rule"] = rng.choice(RULES)
+        if before and rng.random() < 0.25:
+            common["skip_when"] = _condition(rng, before)
+        if rng.random() < 0.35:
+            args: tuple[Value, ...] = (ITEM,)
+            if rng.random() < 0.4:
+                item = Ref("bound", "item", *([("x",)] if rng.random() < 0.3 else []))
+                args = (Array((item, _value(rng, before))), Constant(1))
+            nodes.append(
+                Map(
+                    **common,
+                    args=args,
+                    over=_list(rng, before),
+                    max_items=rng.choice((2, 5, 1000)),
+                    concurrency=rng.choice((0, 0, 1, 2)),
+                    on_item_failure=rng.choice(("fail", "skip", "collect")),
+                    collect=rng.random() < 0.8,
+                )
+            )
+        else:
+            nodes.append(
+                Task(**common, args=tuple(_value(rng, before) for _ in range(rng.choice((0, 1, 1, 2)))))
+            )
+    rng.shuffle(nodes)
+    return DagSpec(
+        name="drawn",
+        timeout=60,
+        nodes=tuple(nodes),
+        max_parallel=rng.choice((0, 0, 1, 2, 3)),
+        failure=rng.choice(("fail_fast", "finish")),
+        params=(Parameter("p"), Parameter("q", False, [1, 2])),
+        output=_value(rng, names) if rng.random() < 0.8 else None,
+    )
+
+
+def _ref(rng: random.Random, names: list[str]) -> Value:
+    other = rng.choice((None, None, Constant("else"), Ref("param", "q")))
+    if not names or rng.random() < 0.2:
+        return Ref("param", rng.choice("pq"), rng.choice(((), (0,), ("x",))), other)
+    return Ref("of", rng.choice(names), rng.choice(((), (), ("x",), ("rows",), ("rows", 0), (0,))), other)
+
+
+def _value(rng: random.Random, names: list[str]) -> Value:
+    kind = rng.random()
+    if kind < 0.2:
+        return Constant(rng.choice((1, "a", None, [1], {"x": 2})))
+    if kind < 0.3:
+        return Object((("a", _ref(rng, names)), ("b", Constant(1))))
+    return _ref(rng, names)
+
+
+def _list(rng: random.Random, names: list[str]) -> Value:
+    if names and rng.random() < 0.6:
+        return Ref(
+            "of", rng.choice(names), rng.choice((("rows",), ("rows",), ())), rng.choice((None, Constant([])))
+        )
+    return rng.choice(
+        (Ref("param", "q"), Constant([]), Constant([{"x": 1}, {"x": 2}, {"y": 3}]), Constant([1, 2, 3]))
+    )
+
+
+def _condition(rng: random.Random, names: list[str], depth: int = 0) -> Any:
+    kind = rng.random()
+    if kind < 0.25 and depth < 2:
+        parts = tuple(_condition(rng, names, depth + 1) for _ in range(rng.randint(0, 3)))
+        return Joined(rng.choice(("all_of", "any_of", "none_of")), parts)
+    found = _ref(rng, names)
+    if kind < 0.4:
+        assert isinstance(found, Ref)
+        return Exists(found)
+    op: Any = rng.choice(("==", "!=", "<", "<=", ">", ">=", "in"))
+    right = Constant([1, 2, {"x": 1}]) if op == "in" else Constant(rng.choice((1, 2, "a", True)))
+    return Compare(op, found, right)
+
+
+def draw_outcome(seed: int, key: Key) -> Outcome:
+    """How a call ends, the same whenever it is asked."""
+    rng = random.Random(f"{seed} {key}")
+    if rng.random() < 0.2:
+        return Failed("Broken", f"{key}", timed_out=rng.random() < 0.3)
+    return Completed(
+        rng.choice((1, 2, "a", None, {"x": 1}, {"x": 2, "rows": [1, 2, 3]}, {"rows": []}, [1, {"x": 5}]))
+    )
+
+
+# --- the oracle -------------------------------------------------------------------------------------------------------
+
+
+class Skipped(Exception):
+    """A value belongs to a node that was skipped."""
+
+
+class Lost(Exception):
+    """A value belongs to a node that did not succeed."""
+
+
+class Wrong(Exception):
+    """A value is not what it must be."""
+
+
+class Oracle:
+    """Runs a DAG naively: after each step it looks at all nodes again, and counts everything anew."""
+
+    def __init__(self, spec: DagSpec, arguments: list[Any]) -> None:
+        self.spec = spec
+        self.parameters = {
+            one.name: arguments[place] if place < len(arguments) else one.default
+            for place, one in enumerate(spec.params)
+        }
+        self.nodes: dict[str, Any] = {node.id: node for node in spec.nodes}
+        self.order = self._order()
+        self.state = dict.fromkeys(self.order, "waiting")
+        self.value: dict[str, Any] = {}
+        self.calls: dict[str, list[tuple[Any, ...] | None]] = {}
+        self.asked: dict[Key, str] = {}
+        """Each call that began, and how it is: running, or how it ended."""
+        self.results: dict[Key, Any] = {}
+        self.failures: list[str] = []
+        self.halted = self.cancelled = False
+        self.begun: list[Key] = []
+        self.stopped: list[Key] = []
+
+    def _order(self) -> list[str]:
+        left = [node.id for node in self.spec.nodes]
+        done: list[str] = []
+        while left:
+            name = next(name for name in left if all(one in done for one in self.producers(name)))
+            left.remove(name)
+            done.append(name)
+        return done
+
+    def producers(self, name: str) -> set[str]:
+        node = self.nodes[name]
+        return {*node.after, *(ref.name for ref, _ in node.references() if ref.root == "of")}
+
+    # values
+
+    def find(self, value: Any, item: Any = None) -> Any:
+        match value:
+            case Constant(found):
+                return found
+            case Array(items):
+                return [self.find(one, item) for one in items]
+            case Object(members):
+                return {name: self.find(one, item) for name, one in members}
+        try:
+            if value.root == "param":
+                found = self.parameters[value.name]
+            elif value.root == "bound":
+                found = item
+            elif self.state[value.name] == "completed":
+                found = self.value[value.name]
+            else:
+                raise Skipped if self.state[value.name] == "skipped" else Lost
+            for step in value.path:
+                if isinstance(step, int) and isinstance(found, list) and step < len(found):
+                    found = found[step]
+                elif isinstance(step, str) and isinstance(found, dict) and step in found:
+                    found = found[step]
+                else:
+                    raise Wrong
+            return found
+        except (Skipped, Lost, Wrong):
+            if value.or_else is None:
+                raise
+            return self.find(value.or_else, item)
+
+    def holds(self, condition: Any) -> bool:
+        if isinstance(condition, Joined):
+            for part in condition.conditions:
+                found = self.holds(part)
+                if condition.op == "all_of" and not found:
+                    return False
+                if condition.op != "all_of" and found:
+                    return condition.op == "any_of"
+            return condition.op != "any_of"
+        if isinstance(condition, Exists):
+            try:
+                self.find(condition.value)
+            except (Skipped, Lost, Wrong):
+                return False
+            return True
+        left, right = self.find(condition.left), self.find(condition.right)
+
+        def tagged(value: Any) -> Any:
+            if isinstance(value, list):
+                return ["list", *map(tagged, value)]
+            if isinstance(value, dict):
+                return {key: tagged(one) for key, one in value.items()}
+            return (isinstance(value, bool), value)
+
+        if condition.op in ("==", "!="):
+            return (tagged(left) == tagged(right)) == (condition.op == "==")
+        if condition.op == "in":
+            return any(tagged(left) == tagged(one) for one in right)
+        for kind in ((int, float), str):
+            if isinstance(left, kind) and isinstance(right, kind) and bool not in (type(left), type(right)):
+                a, b = (left, right) if condition.op[0] == "<" else (right, left)
+                return bool(a < b or (a == b and len(condition.op) == 2))
+        raise Wrong
+
+    # steps
+
+    def settle(self) -> None:
+        """Do all that can be done without another outcome."""
+        while any(self._step(name) for name in self.order) or self._begin():
+            pass
+
+    def _step(self, name: str) -> bool:
+        """Take a node one step further, if there is one."""
+        if self.state[name] == "waiting":
+            if any(self.state[one] in ("waiting", "running") for one in self.producers(name)):
+                return False
+            self._decide(name)
+            return True
+        return self.state[name] == "running" and self._maybe_end(name)
+
+    def _decide(self, name: str) -> None:
+        node = self.nodes[name]
+        ends = [self.state[one] for one in self.producers(name)]
+        bad = [end for end in ends if end not in ("completed", "skipped")]
+        tolerant = node.rule in ("all_done", "one_failed", "all_failed")
+        if self.cancelled or (self.halted and not tolerant):
+            self.state[name] = "upstream_failed" if bad else "cancelled"
+            return
+        met = {
+            "all_succeeded": not bad,
+            "none_failed": not bad,
+            "all_done": True,
+            "one_succeeded": len(bad) < len(ends),
+            "one_failed": bool(bad),
+            "all_failed": len(bad) == len(ends),
+        }[node.rule]
+        if ends and not met:
+            self.state[name] = "skipped" if node.rule in ("one_failed", "all_failed") else "upstream_failed"
+            return
+        try:
+            if node.skip_when is not None and self.holds(node.skip_when):
+                self.state[name] = "skipped"
+                return
+            if isinstance(node, Map):
+                over = self.find(node.over)
+                if not isinstance(over, list) or len(over) > node.max_items:
+                    raise Wrong
+                for arg in node.args:
+                    self._check(arg)
+                self.calls[name] = []
+                for item in over:
+                    try:
+                        self.calls[name].append(tuple(self.find(arg, item) for arg in node.args))
+                    except (Skipped, Lost, Wrong):
+                        self.calls[name].append(None)
+            else:
+                self.calls[name] = [tuple(self.find(arg) for arg in node.args)]
+        except Skipped:
+            self.state[name] = "skipped"
+        except Lost:
+            self.state[name] = "upstream_failed"
+        except Wrong:
+            self._fail(name, "failed")
+        else:
+            self.state[name] = "running"
+
+    def _check(self, arg: Any) -> None:
+        """Find what an argument of a map needs besides the item."""
+        if isinstance(arg, Array):
+            for one in arg.items:
+                self._check(one)
+        elif isinstance(arg, Object):
+            for _, one in arg.members:
+                self._check(one)
+        elif not (isinstance(arg, Ref) and arg.root == "bound"):
+            self.find(arg)
+
+    def key(self, name: str, index: int) -> Key:
+        return (name, index if isinstance(self.nodes[name], Map) else None)
+
+    def _hows(self, name: str) -> list[str | None]:
+        return [self.asked.get(self.key(name, index)) for index in range(len(self.calls[name]))]
+
+    def _failing(self, name: str) -> bool:
+        node = self.nodes[name]
+        tolerant = isinstance(node, Map) and node.on_item_failure != "fail"
+        return not tolerant and any(how in ("failed", "timed_out") for how in self._hows(name))
+
+    def _maybe_end(self, name: str) -> bool:
+        hows = self._hows(name)
+        node = self.nodes[name]
+        if "running" in hows:
+            return False
+        if self._failing(name):
+            first = next(
+                how for key, how in self.asked.items() if key[0] == name and how in ("failed", "timed_out")
+            )
+            self._fail(name, self.first_failures.get(name, first))
+        elif name in self.stopping and {"cancelled", None} & set(hows):
+            self.state[name] = "cancelled"
+        elif None in hows:
+            return False
+        elif isinstance(node, Map):
+            done = [self.results[name, index] for index, how in enumerate(hows) if how == "completed"]
+            collected = [
+                self.results[name, index]
+                for index, how in enumerate(hows)
+                if how == "completed" or node.on_item_failure == "collect"
+            ]
+            self.value[name] = collected if node.collect else {"count": len(done)}
+            self.state[name] = "completed"
+        else:
+            self.value[name] = self.results[name, None]
+            self.state[name] = "completed"
+        return True
+
+    stopping: set[str]
+    first_failures: dict[str, str]
+
+    def _begin(self) -> bool:
+        """Begin the first call that may begin."""
+        most = self.spec.max_parallel
+        if most and list(self.asked.values()).count("running") >= most:
+            return False
+        for name in self.order:
+            if self.state[name] != "running" or name in self.stopping or self._failing(name):
+                continue
+            node, hows = self.nodes[name], self._hows(name)
+            if None not in hows:
+                continue
+            if isinstance(node, Map) and node.concurrency and hows.count("running") >= node.concurrency:
+                continue
+            index = hows.index(None)
+            key = self.key(name, index)
+            if self.calls[name][index] is None:
+                self._ended(key, Failed("DagDataError", ""))
+            else:
+                self.asked[key] = "running"
+                self.begun.append(key)
+            return True
+        return False
+
+    def take(self, key: Key, outcome: Outcome) -> None:
+        self._ended(key, outcome)
+        self.settle()
+
+    def _ended(self, key: Key, outcome: Outcome) -> None:
+        name, _ = key
+        if isinstance(outcome, Completed):
+            self.asked[key] = "completed"
+            self.results[key] = outcome.value
+        elif isinstance(outcome, Failed):
+            how = "timed_out" if outcome.timed_out else "failed"
+            self.asked[key] = how
+            self.results[key] = {"failure": {"type": outcome.type, "message": outcome.message}}
+            if self._failing(name) and name not in self.first_failures:
+                self.first_failures[name] = how
+                for index, one in enumerate(self._hows(name)):
+                    if one == "running":
+                        self.stopped.append(self.key(name, index))
+                self._halt(but=name)
+        else:
+            self.asked[key] = "cancelled"
+
+    def _fail(self, name: str, state: str) -> None:
+        self.failures.append(name)
+        self.state[name] = state
+        self._halt(but=name)
+
+    def _halt(self, but: str) -> None:
+        if self.spec.failure == "fail_fast" and not self.halted:
+            self.halted = True
+            self._stop(but)
+
+    def _stop(self, but: str | None = None) -> None:
+        for name in self.order:
+            if self.state[name] == "running" and name != but and name not in self.first_failures:
+                self.stopping.add(name)
+                for index, how in enumerate(self._hows(name)):
+                    if how == "running":
+                        self.stopped.append(self.key(name, index))
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self._stop()
+        self.settle()
+
+    def end(self) -> tuple[str, Any]:
+        """How the DAG has ended."""
+        if self.cancelled:
+            return "cancelled", None
+        if self.failures:
+            return "failed", None
+        if self.spec.output is None:
+            return "completed", None
+        try:
+            return "completed", self.find(self.spec.output)
+        except (Skipped, Lost):
+            return "completed", None
+        except Wrong:
+            return "failed", None
+
+
+def oracle_of(spec: DagSpec, arguments: list[Any]) -> Oracle:
+    oracle = Oracle(spec, arguments)
+    oracle.stopping = set()
+    oracle.first_failures = {}
+    return oracle
+
+
+Outcomes = Mapping[Key, Outcome]
