@@ -1,4 +1,4 @@
-"""Random DAGs with random outcomes, and a naive oracle that runs them by looking at everything again after each step."""
+"""Random DAGs with random outcomes, and a naive oracle that looks at everything again after each step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def draw_spec(rng: random.Random) -> DagSpec:
         if rng.random() < 0.35:
             args: tuple[Value, ...] = (ITEM,)
             if rng.random() < 0.4:
-                item = Ref("bound", "item", *([("x",)] if rng.random() < 0.3 else []))
+                item = Ref("bound", "item", ("x",) if rng.random() < 0.3 else ())
                 args = (Array((item, _value(rng, before))), Constant(1))
             nodes.append(
                 Map(
@@ -165,12 +165,13 @@ class Oracle:
 
     def find(self, value: Any, item: Any = None) -> Any:
         match value:
-            case Constant(found):
-                return found
+            case Constant(constant):
+                return constant
             case Array(items):
                 return [self.find(one, item) for one in items]
             case Object(members):
                 return {name: self.find(one, item) for name, one in members}
+        found: Any
         try:
             if value.root == "param":
                 found = self.parameters[value.name]
@@ -180,10 +181,12 @@ class Oracle:
                 found = self.value[value.name]
             else:
                 raise Skipped if self.state[value.name] == "skipped" else Lost
-            for step in value.path:
-                if isinstance(step, int) and isinstance(found, list) and step < len(found):
-                    found = found[step]
-                elif isinstance(step, str) and isinstance(found, dict) and step in found:
+            for one in value.path:
+                step: Any = one
+                is_list, is_object = isinstance(found, list), isinstance(found, dict)
+                if (isinstance(step, int) and is_list and step < len(found)) or (
+                    isinstance(step, str) and is_object and step in found
+                ):
                     found = found[step]
                 else:
                     raise Wrong
@@ -218,11 +221,13 @@ class Oracle:
             return (isinstance(value, bool), value)
 
         if condition.op in ("==", "!="):
-            return (tagged(left) == tagged(right)) == (condition.op == "==")
+            return bool((tagged(left) == tagged(right)) == (condition.op == "=="))
         if condition.op == "in":
-            return any(tagged(left) == tagged(one) for one in right)
+            return bool(any(tagged(left) == tagged(one) for one in right))
         for kind in ((int, float), str):
             if isinstance(left, kind) and isinstance(right, kind) and bool not in (type(left), type(right)):
+                a: Any
+                b: Any
                 a, b = (left, right) if condition.op[0] == "<" else (right, left)
                 return bool(a < b or (a == b and len(condition.op) == 2))
         raise Wrong

@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from tests.dag.random_dags import Key, draw_outcome, draw_spec, oracle_of
 
-from outlast_dag.run.actions import Action, Cancel, Cancelled, Completed, Failed, Finish, Start
+from outlast_dag.run.actions import Action, Cancel, Cancelled, Finish, Start
 from outlast_dag.run.progress import Progress
-from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Map, Task
 from outlast_dag.spec.reading import read_spec
-from outlast_dag.spec.values import Constant, Ref
 
 
 def plain(value: Any) -> Any:

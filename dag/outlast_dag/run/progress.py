@@ -8,8 +8,8 @@ skipped, or is ``upstream_failed``. Then its condition is asked and its values a
 makes it skipped, too, one of a node that failed makes it ``upstream_failed``, and a path that is not there fails it.
 
 **When a node fails.** By ``fail_fast`` all that runs is asked to stop, and of what still waits only nodes begin whose
-rule looks for failures (``all_done``, ``one_failed``, ``all_failed``). By ``finish`` everything goes on. The DAG ends as
-failed in either case, once nothing runs.
+rule looks for failures (``all_done``, ``one_failed``, ``all_failed``). By ``finish`` everything goes on. The DAG ends
+as failed in either case, once nothing runs.
 
 **Order.** What may begin does so in topological order, and items in theirs. An outcome costs as much as the node has
 consumers; an item of a map costs the same however many there are.

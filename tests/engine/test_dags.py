@@ -1,0 +1,198 @@
+"""DAGs run as workflows do: durable, replayed, cancelled, timed out; and each follows the spec that it recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.engine import dag_flows as flows
+from tests.engine.conftest import MakeEnvironment
+from tests.engine.dag_flows import (
+    ACTIVITIES,
+    DAGS,
+    calls,
+    fails_fast,
+    fails_late,
+    fetch,
+    pipeline,
+    slowly,
+    with_skips,
+)
+
+from outlast import RunStatus, StartOptions, WorkflowHandle, workflow
+from outlast.errors import (
+    DagDataError,
+    DagFailedError,
+    WorkflowCancelledError,
+    WorkflowFailedError,
+    WorkflowTimeoutError,
+)
+from outlast_dag import DagBuilder, dag, each, step
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> None:
+    calls.clear()
+    flows.broken.clear()
+
+
+@workflow.defn
+async def around(url: str) -> int:
+    """Runs a DAG as its child."""
+    return await workflow.execute_child(pipeline, url)
+
+
+async def kinds(handle: WorkflowHandle[Any]) -> list[str]:
+    return [event.type async for event in handle.history()]
+
+
+async def summaries(handle: WorkflowHandle[Any]) -> list[str]:
+    found = [event async for event in handle.history() if event.type == "ActivityScheduled"]
+    return [event.payload["summary"] for event in found]
+
+
+async def test_a_dag_is_a_workflow(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[*DAGS, around], activities=ACTIVITIES) as env:
+        handle = await env.client.start(pipeline, "https://a")
+        assert await handle.result() == 100
+        assert ("total", [10, 20, 30, 40], "https://a") in calls
+        assert await summaries(handle) == ["fetch", "parse[0]", "parse[1]", "parse[2]", "parse[3]", "total"]
+        seen = await handle.describe()
+        assert seen.workflow_type == "pipeline"
+        assert seen.run.run_timeout_seconds == 600
+        told = await kinds(handle)
+        assert told.count("SideEffectRecorded") == 1
+        assert "WorkflowDeadlineLowered" not in told
+        assert await env.client.execute(around, "https://b") == 100
+        assert await env.client.execute(with_skips, "https://a") == "noted"
+        assert ("note", 1) in calls
+        assert len([one for one in calls if one[0] == "note"]) == 1
+
+
+async def test_retries_are_those_of_the_engine(engine: MakeEnvironment) -> None:
+    async with engine(workflows=DAGS, activities=ACTIVITIES) as env:
+        flows.broken["https://a"] = 2
+        assert await env.client.execute(pipeline, "https://a") == 100
+        assert calls.count(("fetch", "https://a")) == 3
+        flows.broken["https://a"] = 99
+        with pytest.raises(WorkflowFailedError) as caught:
+            await env.client.execute(pipeline, "https://a")
+        failure = caught.value.__cause__
+        assert isinstance(failure, DagFailedError)
+        assert failure.nodes == ("fetch",)
+        assert "https://a is down" in str(failure)
+
+
+async def test_a_failed_step_stops_the_others_at_once(engine: MakeEnvironment) -> None:
+    async with engine(workflows=DAGS, activities=ACTIVITIES) as env:
+        flows.broken["https://down"] = 99
+        before = env.now()
+        with pytest.raises(WorkflowFailedError) as caught:
+            await env.client.execute(fails_fast)
+        assert isinstance(caught.value.__cause__, DagFailedError)
+        assert (env.now() - before).total_seconds() < 40
+        assert {("stopped", "left"), ("stopped", "right"), ("note", "it failed")} <= set(calls)
+        assert ("note", "never") not in calls
+
+
+async def test_or_the_others_are_left_to_finish(engine: MakeEnvironment) -> None:
+    async with engine(workflows=DAGS, activities=ACTIVITIES) as env:
+        flows.broken["https://down"] = 99
+        with pytest.raises(WorkflowFailedError):
+            await env.client.execute(fails_late)
+        assert {("done", "left"), ("done", "right"), ("note", "it failed")} <= set(calls)
+        assert ("note", "never") not in calls
+
+
+async def test_a_cancelled_dag_waits_for_its_steps_to_stop(engine: MakeEnvironment) -> None:
+    async with engine(workflows=DAGS, activities=ACTIVITIES) as env:
+        handle = await env.client.start(fails_fast)
+        await env.sleep(1)
+        await handle.cancel("enough")
+        with pytest.raises(WorkflowCancelledError):
+            await handle.result()
+        assert {("stopped", "left"), ("stopped", "right")} <= set(calls)
+        assert not [one for one in calls if one[0] == "done"]
+
+
+async def test_a_dag_past_its_timeout_ends_however_it_was_started(engine: MakeEnvironment) -> None:
+    flow = DagBuilder("hurried", timeout=20)
+    flow.task("slow", slowly, "slow")
+    hurried = flow.build()
+    async with engine(workflows=[hurried], activities=ACTIVITIES) as env:
+        for target in (hurried, "hurried"):
+            handle = await env.client.start(target)
+            begun = env.now()
+            with pytest.raises(WorkflowTimeoutError) as caught:
+                await handle.result()
+            assert caught.value.timeout_kind == "run_timeout"
+            assert 20 <= (env.now() - begun).total_seconds() < 21
+        patient = await env.client.start(hurried, options=StartOptions(run_timeout=100))
+        assert await patient.result() == "slow"
+        by_name = await env.client.start("hurried", options=StartOptions(run_timeout=100))
+        assert await by_name.result() == "slow"
+
+
+async def test_what_a_step_needs_and_is_not_there_fails_it(engine: MakeEnvironment) -> None:
+    @dag(timeout=60)
+    def reaching(url: str) -> str:
+        page = step(fetch)(url)
+        return step(flows.note)(page.rows[9])
+
+    async with engine(workflows=[reaching], activities=ACTIVITIES) as env:
+        with pytest.raises(WorkflowFailedError) as caught:
+            await env.client.execute(reaching, "https://a")
+        failure = caught.value.__cause__
+        assert isinstance(failure, DagFailedError)
+        cause = failure.__cause__
+        assert isinstance(cause, DagDataError)
+        assert cause.node == "note"
+        assert "rows[9] is not there" in str(cause)
+
+
+async def test_wrong_input_schedules_nothing(engine: MakeEnvironment) -> None:
+    async with engine(workflows=DAGS, activities=ACTIVITIES) as env:
+        handle = await env.client.start("pipeline", 5)
+        await env.sleep(1)
+        seen = await handle.describe()
+        assert seen.run.status is RunStatus.PENDING
+        assert seen.run.task_failures
+        assert "ActivityScheduled" not in await kinds(handle)
+        await handle.terminate()
+
+
+def version_of(steps: int) -> Any:
+    """Versions of one DAG: with each, the first step and the last are the same and there are more between."""
+    flow = DagBuilder("evolving", timeout=10_000)
+    before = flow.task("first", slowly, "first")
+    for number in range(steps):
+        before = flow.task(f"s{number}", slowly, f"{steps}.{number}").after(before)
+    return flow.build()
+
+
+async def test_an_open_run_follows_the_spec_that_it_began_with(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[version_of(1)], activities=ACTIVITIES) as env:
+        handle = await env.client.start("evolving")
+        await env.sleep(10)
+        async with env.new_worker(task_queue="elsewhere", workflows=[version_of(3)]):
+            pass
+        replaced = env.worker
+        await replaced.stop()
+        async with env.new_worker(workflows=[version_of(3)], activities=ACTIVITIES):
+            assert await handle.result() == "1.0"
+            assert await env.client.execute("evolving") == "3.2"
+
+
+@dag(timeout=600)
+def nothing_to_map(rows: list[int]) -> list[int]:
+    return each(flows.parse)(rows)
+
+
+async def test_a_map_of_nothing_is_an_empty_list(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[nothing_to_map], activities=ACTIVITIES) as env:
+        assert await env.client.execute(nothing_to_map, []) == []
+        flows.broken["row 2"] = 1
+        with pytest.raises(WorkflowFailedError, match="row 2 is broken"):
+            await env.client.execute(nothing_to_map, [1, 2, 3])
+        await asyncio.sleep(0)
