@@ -38,8 +38,10 @@ async def patient(seconds: float) -> str:
 @dag(version="1", timeout=3600, max_parallel=3)
 def mapped(count: int) -> list[Any]:
     found = step(listed)(count)
-    rows = each(doubled, concurrency=2, max_items=50)(found.rows)
-    odd = step(doubled, id="odd", skip_when=all_of(found.tags.kind == "even", found.count > 0))(found.count)
+    rows = each(doubled, concurrency=2, max_items=50)(found["rows"])
+    odd = step(doubled, id="odd", skip_when=all_of(found["tags"]["kind"] == "even", found["count"] > 0))(
+        found["count"]
+    )
     return step(joined)(rows, or_else(odd, -1))
 
 

@@ -287,6 +287,9 @@ class Program:
             return "no time left"
         return "in time"
 
+    async def do_lower(self, step: Step) -> None:
+        workflow.limit(step["for"])
+
     async def do_wait(self, step: Step) -> bool:
         wanted = len(self.got) + step["signals"]
         try:

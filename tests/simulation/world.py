@@ -33,6 +33,7 @@ from tests.simulation.database import SharedDatabase
 from tests.simulation.faults import Faults, Rates
 from tests.simulation.guests import add_guests
 from tests.simulation.loop import Crashed, Livelock, SimulationLoop
+from tests.simulation.limits import add_limits
 from tests.simulation.mail import add_mail
 from tests.simulation.outboxed import Strangers
 from tests.simulation.outside import Outside
@@ -204,6 +205,7 @@ class World:
             self.queues.use(plan)
             move_starts(self.seed, plan)
             add_mail(self.seed, plan)
+            add_limits(self.seed, plan)
             self.publishing.use(plan)
             add_guests(self.seed, plan)
             self.schedules.use(plan, bool(self.queues.rows))

@@ -133,6 +133,11 @@ class Run:
     slot: bool = False
     start_limit: int | None = None
     """How long it may stand there."""
+    begun_at: int | None = None
+    """When its first workflow task was: limits count from there."""
+    limit: int | None = None
+    limited_at: int | None = None
+    """The deadline that its code has set, and the limit that led to it."""
     updates: dict[str, str] = field(default_factory=dict)
     activities: dict[int, Activity] = field(default_factory=dict)
     timers: dict[int, int] = field(default_factory=dict)
@@ -147,8 +152,8 @@ class Run:
     def run_deadline(self) -> int | None:
         """Waiting in line or for its delay costs a run of a queue nothing of it."""
         if self.begins_at is None or self.run_timeout is None:
-            return None
-        return self.begins_at + self.run_timeout
+            return self.limited_at
+        return min(self.begins_at + self.run_timeout, self.limited_at or NEVER)
 
     @property
     def start_deadline(self) -> int | None:
@@ -309,6 +314,15 @@ class Model:
             run for run in self.open_runs() if run.queued_at is not None and run.passed(self.now) is None
         ]
         return sorted(waiting, key=lambda run: (run.priority, run.queued_at))
+
+    def lower(self, run: Run, limit: int) -> bool:
+        """Whether a limit is shorter than all before it: then the deadline comes nearer, unless it is nearer already."""
+        if limit >= min(run.limit or NEVER, run.run_timeout or NEVER):
+            return False
+        assert run.begun_at is not None
+        run.limit = limit
+        run.limited_at = min(run.begun_at + limit, run.run_deadline or NEVER)
+        return True
 
     def admit(self, run: Run, worker: str) -> None:
         """It leaves the line with a slot and an owner, and its run timeout begins."""

@@ -11,6 +11,7 @@ import asyncio
 import random
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -70,7 +71,7 @@ from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
 from outlast_workflow.primitives.enums import AttemptOutcome
 from outlast_workflow.primitives.payloads import Payload
-from outlast_workflow.primitives.times import from_iso
+from outlast_workflow.primitives.times import from_iso, iso
 from outlast_workflow.run.handler_tasks import Considered
 
 T = TypeVar("T")
@@ -385,6 +386,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         children=st.one_of(st.just([]), st.lists(child_options(), max_size=2)),
         cancel=st.booleans(),
         blind=st.booleans(),
+        limit=st.sampled_from([*[None] * 6, 1, 3, 8]),
         end=st.sampled_from([*[None] * 12, "completed", "failed", "cancelled", "continued_as_new"]),
     )
     def the_code_decides(
@@ -395,6 +397,7 @@ class WatchdogMachine(RuleBasedStateMachine):
         children: list[tuple[str, dict[str, Any], RetryPolicy | None]],
         cancel: bool,
         blind: bool,
+        limit: int | None,
         end: str | None,
     ) -> None:
         """A workflow task, of all that has happened or (``blind``) only of what was known after the one before."""
@@ -420,6 +423,12 @@ class WatchdogMachine(RuleBasedStateMachine):
             inbox = self.inboxes.get(run_id, 0)
         at = max(model.now, self.at.get(run_id, 0), row.last_event_at)
         commands: list[Event] = []
+        limited = replace(run, begun_at=run.begun_at or at)
+        lowers = limit is not None and model.lower(limited, limit * SECOND)
+        if lowers:
+            assert limit is not None
+            assert limited.limited_at is not None
+            commands.append(events.WorkflowDeadlineLowered(iso(limited.limited_at), limit))
         eager: dict[int, ActivityOptions] = {}
         scheduled: list[tuple[int, ActivityOptions, bool]] = []
         set_timers: list[tuple[int, int]] = []
@@ -503,6 +512,8 @@ class WatchdogMachine(RuleBasedStateMachine):
             return
         self.commands[run_id], self.at[run_id] = numbers, at
         run.status = "running"
+        run.begun_at = limited.begun_at
+        run.limit, run.limited_at = limited.limit, limited.limited_at
         self.inboxes[run_id] = inbox
         run.wake_at = run.wake_at if unseen or unheard else None
         run.not_before = run.losses = 0
@@ -513,6 +524,8 @@ class WatchdogMachine(RuleBasedStateMachine):
             run.updates[event.update_id] = "accepted"
             model.say(run, "UpdateAccepted", event.update_id)
         model.say(run, "WorkflowTaskCompleted")
+        if lowers:
+            model.say(run, "WorkflowDeadlineLowered")
         for update in answers:
             run.updates[update] = "completed"
             model.say(run, "UpdateCompleted", update)
