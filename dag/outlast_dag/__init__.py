@@ -11,6 +11,8 @@ from outlast_dag.build.outputs import all_of, any_of, exists, is_in, none_of, or
 from outlast_dag.build.trace import dag, each, group, step
 from outlast_dag.check.critical_path import CriticalPath
 from outlast_dag.definition import DagDefinition
+from outlast_dag.run.documents import any_dag
+from outlast_dag.run.dry_run import DryRun, dry_run
 from outlast_dag.spec.dag import DagSpec
 from outlast_workflow.errors import DagValidationError
 from outlast_workflow.errors.dags import Problem
@@ -21,11 +23,14 @@ __all__ = [
     "DagDefinition",
     "DagSpec",
     "DagValidationError",
+    "DryRun",
     "Handle",
     "Problem",
     "all_of",
+    "any_dag",
     "any_of",
     "dag",
+    "dry_run",
     "each",
     "exists",
     "group",

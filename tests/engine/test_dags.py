@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,11 +25,13 @@ from outlast import RunStatus, StartOptions, WorkflowHandle, workflow
 from outlast.errors import (
     DagDataError,
     DagFailedError,
+    DagValidationError,
     WorkflowCancelledError,
     WorkflowFailedError,
     WorkflowTimeoutError,
 )
-from outlast_dag import DagBuilder, dag, each, step
+from outlast.testing import Replayer
+from outlast_dag import DagBuilder, any_dag, dag, each, step
 
 
 @pytest.fixture(autouse=True)
@@ -196,3 +199,74 @@ async def test_a_map_of_nothing_is_an_empty_list(engine: MakeEnvironment) -> Non
         with pytest.raises(WorkflowFailedError, match="row 2 is broken"):
             await env.client.execute(nothing_to_map, [1, 2, 3])
         await asyncio.sleep(0)
+
+
+DOCUMENT: dict[str, Any] = {
+    "name": "from a document",
+    "timeout": 60,
+    "params": ["url"],
+    "nodes": [
+        {"id": "fetch", "kind": "task", "type": "fetch", "args": [{"param": "url"}],
+         "options": {"start_to_close_timeout": 10}},
+        {"id": "total", "kind": "task", "type": "total", "args": [{"of": "fetch", "path": ["rows"]}],
+         "options": {"start_to_close_timeout": 10}},
+    ],
+    "output": {"of": "total"},
+}  # fmt: skip
+
+
+async def test_a_document_is_run_as_it_is(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[any_dag], activities=ACTIVITIES) as env:
+        handle = await env.client.start(any_dag, DOCUMENT, "https://a")
+        assert await handle.result() == 10
+        assert await summaries(handle) == ["fetch", "total"]
+        told = await kinds(handle)
+        assert told.count("SideEffectRecorded") == 1
+        assert told.count("WorkflowDeadlineLowered") == 1
+        hurried = {**DOCUMENT, "timeout": 5, "nodes": [
+            {"id": "slow", "kind": "task", "type": "slowly", "args": [{"is": "x"}],
+             "options": {"start_to_close_timeout": 4, "retry_policy": {"max_attempts": 1}}}], "output": {"is": 1}}  # fmt: skip
+        with pytest.raises(WorkflowFailedError, match="node slow of the DAG from a document failed"):
+            await env.client.execute(any_dag, hurried, "https://a")
+
+
+async def test_a_wrong_document_fails_its_run_with_all_problems(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[any_dag], activities=ACTIVITIES) as env:
+        wrong = {
+            **DOCUMENT,
+            "nodes": [
+                {"id": "a", "kind": "task", "type": "fetch", "after": ["b"]},
+                {"id": "b", "kind": "task", "type": "fetch", "after": ["a"], "on_failure": "c"},
+                {"id": "n", "kind": "sleep", "seconds": 5},
+            ],
+            "output": {"is": 1},
+        }
+        with pytest.raises(WorkflowFailedError) as caught:
+            await env.client.execute(any_dag, wrong, "https://a")
+        failure = caught.value.__cause__
+        assert isinstance(failure, DagValidationError)
+        found = {problem.kind for problem in failure.problems}
+        assert {"missing_timeout", "cycle", "unknown_dependency", "not_supported"} <= found
+        assert "ActivityScheduled" not in await kinds(env.client.handle(caught.value.workflow_id))
+
+
+def test_the_history_of_one_version_replays_under_the_code_of_another() -> None:
+    histories = Path(__file__).parent.parent / "histories" / "programs_dags.jsonl"
+
+    @dag(name="mapped", timeout=60, version="2")
+    def mapped(count: int, more: str = "") -> str:
+        return step(flows.note)(more)
+
+    others = [version_named(name) for name in ("fails_fast", "finishes")]
+
+    @workflow.defn
+    async def parent(count: int) -> Any:
+        return await workflow.execute_child("mapped", count)
+
+    assert Replayer([mapped, parent, *others]).replay(histories).runs == 10
+
+
+def version_named(name: str) -> Any:
+    flow = DagBuilder(name, timeout=60)
+    flow.task("quite", slowly, "another")
+    return flow.build()

@@ -32,8 +32,8 @@ from tests.simulation.clients import Ledger, Session, draw_operator, draw_plans
 from tests.simulation.database import SharedDatabase
 from tests.simulation.faults import Faults, Rates
 from tests.simulation.guests import add_guests
-from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.limits import add_limits
+from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.mail import add_mail
 from tests.simulation.outboxed import Strangers
 from tests.simulation.outside import Outside

@@ -316,7 +316,7 @@ class Model:
         return sorted(waiting, key=lambda run: (run.priority, run.queued_at))
 
     def lower(self, run: Run, limit: int) -> bool:
-        """Whether a limit is shorter than all before it: then the deadline comes nearer, unless it is nearer already."""
+        """Whether a limit is shorter than all before it: then the deadline comes nearer, if it is not so near yet."""
         if limit >= min(run.limit or NEVER, run.run_timeout or NEVER):
             return False
         assert run.begun_at is not None

@@ -51,7 +51,20 @@ async def interpret(spec: DagSpec, arguments: Sequence[Any], signature: CallSign
     machine = current_machine()
     if not machine.replaying and signature is not None:
         machine.converter.decode_args(machine.started.input, signature)
-    spec = _recorded(spec)
+    return await follow(_recorded(spec), arguments)
+
+
+async def follow(spec: DagSpec, arguments: Sequence[Any]) -> Any:
+    """Run a DAG whose spec the history has, and return its result.
+
+    Args:
+        spec: The DAG.
+        arguments: The input, as plain JSON.
+
+    Raises:
+        OutlastError: As for :func:`interpret`.
+    """
+    machine = current_machine()
     if spec.timeout is not None and machine.started.run_timeout_seconds is None:
         # It was started by name, so nobody has told the start how long it may take.
         limit(spec.timeout)

@@ -1,0 +1,69 @@
+"""The workflow that runs a DAG that comes as a document: from a file, from an agent, registered nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from outlast_dag.check.report import in_order, report
+from outlast_dag.run.interpreter import follow
+from outlast_dag.run.progress import RUNS
+from outlast_dag.spec.dag import DagSpec
+from outlast_dag.spec.reading import read_spec
+from outlast_workflow.api.markers import side_effect
+from outlast_workflow.data.signatures import CallSignature
+from outlast_workflow.declare.definitions import RunReference, WorkflowDefinition
+from outlast_workflow.errors import DagValidationError
+from outlast_workflow.errors.dags import Problem
+
+NAME: Final = "outlast.dag"
+
+
+async def _run(document: Any, *args: Any) -> Any:
+    spec = read_spec(document)
+    # What is wrong with a document is said by the version that begins the run, and recorded.
+    problems = side_effect(lambda: problems_of(spec), result_type=list[Problem])
+    if problems:
+        raise DagValidationError(spec.name, problems)
+    return await follow(spec, args)
+
+
+def problems_of(spec: DagSpec) -> list[Problem]:
+    """Return why a spec cannot be run."""
+    return list(in_order([*report(spec).errors, *unsupported(spec)]))
+
+
+def unsupported(spec: DagSpec) -> Iterator[Problem]:
+    """Yield what a spec asks for that this version cannot run."""
+    asked = [("", name) for name in ("reserve", "cancel_on") if getattr(spec, name)]
+    for index, node in enumerate(spec.nodes):
+        place = f"nodes[{index}]"
+        if node.kind not in RUNS:
+            asked.append((place, f"kind {node.kind}"))
+        asked += [
+            (f"{place}.{name}", name)
+            for name in ("on_failure", "compensate", "chunks_of")
+            if getattr(node, name, None) is not None
+        ]
+    for place, what in asked:
+        yield Problem(
+            "not_supported",
+            "",
+            place,
+            f"this version of Outlast cannot run {what}",
+            "leave it out, or upgrade",
+        )
+
+
+any_dag: Final[RunReference[..., Any]] = RunReference(
+    WorkflowDefinition(
+        NAME,
+        None,
+        _run,
+        CallSignature(NAME, ("spec",), (Any,), var_positional="args"),
+        f"{_run.__code__.co_filename}:{_run.__code__.co_firstlineno}",
+        plain_input=True,
+    ),
+    _run,
+)
+"""Runs a DAG that its first argument describes: ``client.start(any_dag, document, "https://…")``."""
