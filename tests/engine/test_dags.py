@@ -223,9 +223,9 @@ async def test_a_document_is_run_as_it_is(engine: MakeEnvironment) -> None:
         told = await kinds(handle)
         assert told.count("SideEffectRecorded") == 1
         assert told.count("WorkflowDeadlineLowered") == 1
-        hurried = {**DOCUMENT, "timeout": 5, "nodes": [
-            {"id": "slow", "kind": "task", "type": "slowly", "args": [{"is": "x"}],
-             "options": {"start_to_close_timeout": 4, "retry_policy": {"max_attempts": 1}}}], "output": {"is": 1}}  # fmt: skip
+        slow = {"id": "slow", "kind": "task", "type": "slowly", "args": [{"is": "x"}]}
+        once = {"start_to_close_timeout": 4, "retry_policy": {"max_attempts": 1}}
+        hurried = {**DOCUMENT, "timeout": 5, "nodes": [{**slow, "options": once}], "output": {"is": 1}}
         with pytest.raises(WorkflowFailedError, match="node slow of the DAG from a document failed"):
             await env.client.execute(any_dag, hurried, "https://a")
 

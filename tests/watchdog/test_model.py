@@ -260,7 +260,7 @@ class WatchdogMachine(RuleBasedStateMachine):
             None, data.draw(workflow_timeouts), 0, data.draw(st.none() | policies()), queued
         )
         self.the_code_decides(
-            data, activities, [], [data.draw(child_options(), label="child")], False, False, None
+            data, activities, [], [data.draw(child_options(), label="child")], False, False, None, None
         )
 
     @precondition(lambda self: len(self.model.open_runs()) < 3)

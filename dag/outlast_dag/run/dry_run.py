@@ -44,9 +44,9 @@ def dry_run(
     Args:
         flow: The DAG, or its spec.
         *args: Its input, as JSON values.
-        outcomes: By node (``fetch``) or item (``parse[17]``, which wins): what it returns, as a JSON value, an exception
-            that it raises, or a function of its arguments that returns one of the two. ``None`` is returned by the
-            others.
+        outcomes: By node (``fetch``) or item (``parse[17]``, which wins): what it returns, as a JSON value, an
+            exception that it raises, or a function of its arguments that returns one of the two. ``None`` is returned
+            by the others.
 
     Raises:
         InvalidOptionError: An outcome belongs to no node, or there are too many or too few arguments.
