@@ -17,6 +17,7 @@ PROGRAMS = [
     "client.md",
     "codecs.md",
     "concepts.md",
+    "dags.md",
     "dashboard.md",
     "deferring.md",
     "determinism.md",
