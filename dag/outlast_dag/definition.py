@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 from outlast_dag.check.critical_path import CriticalPath
 from outlast_dag.mermaid import mermaid
+from outlast_dag.run.interpreter import interpret
 from outlast_dag.spec.dag import DagSpec
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.definitions import RunReference, WorkflowDefinition
@@ -39,8 +39,7 @@ class DagDefinition(RunReference[P, T]):
         module: str = "",
     ) -> None:
         async def run(*args: Any) -> Any:
-            interpreter = import_module("outlast_dag.run.interpreter")
-            return await interpreter.interpret(spec, args, signature)
+            return await interpret(spec, args, signature)
 
         run.__name__ = run.__qualname__ = spec.name
         timeouts = {} if spec.timeout is None else {"run_timeout": spec.timeout}

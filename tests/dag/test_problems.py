@@ -112,17 +112,11 @@ def test_each_problem_names_its_node_and_what_to_do():
 
 
 def test_no_problem_tells_a_value():
-    @dag
-    def secretive() -> None:
-        step(fetch)("hunter2")
-
+    flow = DagBuilder("secretive")
+    flow.task("parse", parse, "hunter2")
+    flow.task("fetch", fetch, {"hunter2": object()}, skip_when="hunter2" == "hunter3")  # type: ignore[comparison-overlap]
     with pytest.raises(DagValidationError) as refused:
-
-        @dag
-        def wrong() -> None:
-            step(parse)("hunter2")
-            step(fetch, skip_when="hunter2" == "hunter3")({"hunter2": object()})  # type: ignore[comparison-overlap]
-
+        flow.build()
     kinds = {problem.kind for problem in refused.value.problems}
     assert kinds == {"type_mismatch", "bad_condition", "not_data"}
     assert "hunter" not in str(refused.value)

@@ -111,7 +111,7 @@ class Maker:
             priority=self.one(None, 0, 9),
         )
         args = tuple(self.some(2, self.value))
-        call = {**common, "type": self.one("fetch", "parse"), "options": options}
+        call: dict[str, Any] = {**common, "type": self.one("fetch", "parse"), "options": options}
         kind = self.one(*KINDS)
         if kind == "map":
             return Map(
