@@ -15,9 +15,10 @@ from outlast.cli.common.output import document, show
 from outlast.cli.common.user_code import import_module
 from outlast_dag.build.builder import DagBuilder
 from outlast_dag.check.critical_path import CriticalPath
-from outlast_dag.check.report import report
+from outlast_dag.check.report import in_order, report
 from outlast_dag.definition import DagDefinition
 from outlast_dag.mermaid import mermaid
+from outlast_dag.run.documents import unsupported
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.reading import read_spec
 from outlast_dag.spec.schema import SCHEMA
@@ -116,7 +117,8 @@ def _of_file(target: str) -> _Found:
     except DagValidationError as error:
         return _Found(error.name, None, error.problems)
     told = report(spec)
-    return _Found(spec.name, spec, told.errors, told.warnings, told.critical_path)
+    errors = in_order([*told.errors, *unsupported(spec)])
+    return _Found(spec.name, spec, errors, told.warnings, told.critical_path)
 
 
 def _of_module(target: str) -> Iterator[_Found]:

@@ -25,6 +25,7 @@ from outlast_dag import (
     or_else,
     step,
 )
+from outlast_dag.spec.nodes import Call
 from outlast_workflow.declare.definitions import definition_of
 
 
@@ -262,7 +263,9 @@ def test_a_step_is_tried_three_times_if_nothing_else_is_said():
     flow = DagBuilder("flow")
     flow.task("a", tick)
     spec = flow.build().spec
-    assert spec.options_of(spec.nodes[0]).policy.max_attempts == 3  # type: ignore[arg-type]
+    (node,) = spec.nodes
+    assert isinstance(node, Call)
+    assert spec.options_of(node).policy.max_attempts == 3
 
 
 def test_all_options_of_a_step_can_be_set_by_method_and_by_keyword():
