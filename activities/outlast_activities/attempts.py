@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import orjson
 
 from outlast_activities.deadlines import after, options_of, passed, refresh, set_available, set_claimed
+from outlast_store.alerts.marks import alert_of_end
 from outlast_store.journal.batch import Batch
 from outlast_store.queues.hold_ups import hold_up
 from outlast_store.reads.serving import ACTIVITY, Polled
@@ -34,6 +35,7 @@ from outlast_store.reads.workers import ALL_WORKERS
 from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow, WorkerRow
 from outlast_store.transitions.activity_ends import cancel_activity, close_activity
 from outlast_store.transitions.attempts import delete_attempt, read_attempt
+from outlast_store.transitions.requests import signal_alert
 from outlast_workflow.data.failures import activity_timeout_failure, message_of, plain_failure
 from outlast_workflow.history.events import (
     ActivityCancelled,
@@ -258,6 +260,8 @@ def _time_out(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind, de
     failure = _timeout_failure(row, kind, deadline_at, state, _lack(batch, row))
     if had_attempt:
         record_attempt(batch, row, AttemptOutcome.TIMED_OUT, kind, failure)
+    if options.alerts is not None:
+        _tell_of_end(batch, run, row, kind, deadline_at)
     if state is None and not no_time_left:
         row.last_failure = orjson.dumps(failure).decode()
         record_failure(batch, row, failure, PropagationKind.TIMEOUT, kind, deadline_at)
@@ -278,6 +282,14 @@ def _time_out(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind, de
     record_failure(batch, row, failure, PropagationKind.TIMEOUT, kind, deadline_at, event_seq=seq)
     close_activity(row, ActivityStatus.TIMED_OUT, batch.now)
     return True
+
+
+def _tell_of_end(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind, deadline_at: int) -> None:
+    """Raise the alert that a deadline is enforced, where the activity's policy asks for it."""
+    alert = alert_of_end(kind, deadline_at, run, row, alert_id=batch.ids.next(), now=batch.now)
+    if alert is not None:
+        batch.fire_alert(alert)
+        signal_alert(batch, run, row, alert)
 
 
 def _why_no_retry(row: ActivityRow, policy: RetryPolicy, kind: TimeoutKind) -> RetryState | None:

@@ -28,6 +28,9 @@ from outlast_workflow.primitives.enums import CancellationType
 from outlast_workflow.primitives.lazy_names import names_of_class
 from outlast_workflow.run.machine import RunLoop
 
+if TYPE_CHECKING:
+    from outlast_workflow.options.alerts import AlertPolicy
+
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 T = TypeVar("T")
@@ -145,6 +148,7 @@ class ActivityDefinition(Generic[P, T]):
         summary: str | None = None,
         queue: str | None = None,
         partition_key: str | None = None,
+        alerts: AlertPolicy | None = None,
     ) -> ActivityDefinition[P, T]:
         """Return the same activity with these options in place of its own; it is called in the same way.
 
@@ -160,6 +164,7 @@ class ActivityDefinition(Generic[P, T]):
             summary: What the call does, in at most 200 characters of plain text.
             queue: The queue that decides when each attempt begins.
             partition_key: Its partition of the queue.
+            alerts: When to be told that a deadline comes near, or that it takes long.
 
         Raises:
             InvalidOptionError: An option is out of range, or contradicts another.
@@ -176,6 +181,7 @@ class ActivityDefinition(Generic[P, T]):
             summary=summary,
             queue=queue,
             partition_key=partition_key,
+            alerts=alerts,
         )
         return self._variant(self.fn, self.options.merged(over), self._is_method)
 
@@ -336,6 +342,7 @@ def defn(
     summary: str | None = None,
     queue: str | None = None,
     partition_key: str | None = None,
+    alerts: AlertPolicy | None = None,
     executor: Executor = "thread",
     transactional: Transactional = False,
 ) -> ActivityDecorator: ...
@@ -357,6 +364,7 @@ def defn(
     summary: str | None = None,
     queue: str | None = None,
     partition_key: str | None = None,
+    alerts: AlertPolicy | None = None,
     executor: Executor = "thread",
     transactional: Transactional = False,
     **unknown: Any,
@@ -377,6 +385,7 @@ def defn(
         summary: What its calls do, in at most 200 characters of plain text, shown to everybody, not encoded by codecs.
         queue: The queue that decides when each attempt of a call begins; somebody must have defined it.
         partition_key: The partition of the queue.
+        alerts: When to be told that a deadline comes near, or that it takes long; see ``docs/alerts.md``.
         executor: Where a ``def`` runs: a thread, or a process if it computes for long. An activity of a process is a
             function at the top of a module that can be imported.
         transactional: Whether the code writes in the transaction that records its result, through
@@ -414,6 +423,7 @@ def defn(
         summary=summary,
         queue=queue,
         partition_key=partition_key,
+        alerts=alerts,
     )
     decorator = ActivityDecorator(name, options, executor, transactional)
     return decorator if fn is None else decorator(fn)

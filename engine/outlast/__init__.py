@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         UpdateFailedError,
         UpdateRejectedError,
     )
+    from outlast_workflow.options.alerts import AlertPolicy
     from outlast_workflow.options.ambient import starting
     from outlast_workflow.options.limits import StructuralLimits
     from outlast_workflow.options.options import ActivityOptions, RetryPolicy, StartOptions
@@ -84,6 +85,7 @@ __all__ = [
     "ActivityOptions",
     "ActivityStatus",
     "ActivityTimeoutError",
+    "AlertPolicy",
     "ApplicationError",
     "At",
     "Attention",
@@ -211,6 +213,7 @@ _member = lazy_names(
             "UpdateFailedError",
             "UpdateRejectedError",
         ),
+        "outlast_workflow.options.alerts": ("AlertPolicy",),
         "outlast_workflow.options.ambient": ("starting",),
         "outlast_workflow.options.limits": ("StructuralLimits",),
         "outlast_workflow.options.options": (

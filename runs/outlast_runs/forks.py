@@ -18,6 +18,7 @@ from outlast_store.transitions.queued_runs import add_start_timer
 from outlast_workflow.errors import RunNotFoundError
 from outlast_workflow.history.events import StreamClosed, WorkflowStarted
 from outlast_workflow.history.reset_plan import History, ResetPlan
+from outlast_workflow.options.alerts import dated
 from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE, SCHEDULE_ATTRIBUTE
 from outlast_workflow.primitives.enums import DuplicatePolicy
 
@@ -111,6 +112,8 @@ class ForkRun(CopiedHistory):
         row.run_number = 1
         row.previous_run_id = None
         row.slot_queue = None
+        if row.alerts is not None:
+            row.alerts = dated(row.alerts, row.created_at)
         row.parent_run_id = row.parent_command_id = row.parent_close_policy = None
         self.prepare(batch, run, row)
         row = batch.add_run(row)

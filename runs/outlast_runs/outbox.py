@@ -31,6 +31,7 @@ import orjson
 from outlast_runs.signals import deliver, find_target, was_delivered
 from outlast_runs.start import StartRun
 from outlast_runs.stored_options import from_document
+from outlast_store.alerts.marks import check_alerts
 from outlast_store.database.sql_text import marks
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.reads.outbox import KEPT_FOR_US
@@ -105,6 +106,7 @@ class _Start(_Request):
             now=at,
             owner_id=None,
         )
+        check_alerts(run)
         started = started_event(run, input=_input(row.args), seed=environment.random.getrandbits(52))
         if headers:
             started.headers = checked_headers(headers)

@@ -8,12 +8,13 @@ from typing import Any, Final
 import orjson
 
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.alerts import read_policy
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.search_attributes import Document
 from outlast_workflow.options.start import StartOptions
 from outlast_workflow.primitives.payloads import Payload
 
-_APART: Final = frozenset({"memo", "search_attributes", "retry_policy"})
+_APART: Final = frozenset({"memo", "search_attributes", "retry_policy", "alerts"})
 
 
 def to_document(options: StartOptions, memo: Payload | None, attributes: Document | None) -> dict[str, Any]:
@@ -32,6 +33,8 @@ def to_document(options: StartOptions, memo: Payload | None, attributes: Documen
     }
     if options.retry_policy is not None:
         document["retry_policy"] = options.retry_policy.to_document()
+    if options.alerts is not None:
+        document["alerts"] = options.alerts.to_document()
     if memo is not None:
         document["memo"] = orjson.Fragment(memo.json)
     if attributes:
@@ -49,12 +52,14 @@ def from_document(document: dict[str, Any]) -> tuple[StartOptions, Payload | Non
         InvalidOptionError: It holds something that is no option of a start, or that cannot be used.
     """
     memo, attributes = document.pop("memo", None), document.pop("search_attributes", None)
-    policy = document.pop("retry_policy", None)
+    policy, alerts = document.pop("retry_policy", None), document.pop("alerts", None)
     deadline = document.get("execution_deadline")
     if isinstance(deadline, str):
         document["execution_deadline"] = _instant(deadline)
     options = StartOptions(
-        **document, retry_policy=None if policy is None else RetryPolicy.from_document(policy)
+        **document,
+        retry_policy=None if policy is None else RetryPolicy.from_document(policy),
+        alerts=None if alerts is None else read_policy(alerts),
     )
     return options, None if memo is None else Payload.of(memo), attributes
 

@@ -26,12 +26,12 @@ COSTS = {
     "workflow": Cost(commits=2, statements=13, reads=0, rows=13, bytes=2_894, calls=422),
     "activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_365, calls=205),
     "local activity": Cost(commits=1, statements=7, reads=0, rows=7, bytes=1_383, calls=207),
-    "timer": Cost(commits=2, statements=16, reads=4, rows=9, bytes=3_414, calls=276),
+    "timer": Cost(commits=2, statements=16, reads=4, rows=9, bytes=3_527, calls=276),
     "child": Cost(commits=2, statements=13, reads=0, rows=14, bytes=2_606, calls=391),
     "signal": Cost(commits=1, statements=5, reads=0, rows=4, bytes=471, calls=171),
     "update": Cost(commits=2, statements=16, reads=4, rows=10, bytes=2_623, calls=342),
     "query": Cost(commits=0, statements=2, reads=2, rows=0, bytes=1_368, calls=85),
-    "heartbeat": Cost(commits=1, statements=5, reads=2, rows=1, bytes=2_583, calls=124),
+    "heartbeat": Cost(commits=1, statements=5, reads=2, rows=1, bytes=2_631, calls=124),
 }
 
 

@@ -21,6 +21,7 @@ PUBLIC = [
     "ActivityOptions",
     "ActivityStatus",
     "ActivityTimeoutError",
+    "AlertPolicy",
     "ApplicationError",
     "At",
     "Attention",

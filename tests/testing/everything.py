@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.engine import answerers, family, programs, talkers
 from tests.queued import write_queue
 
-from outlast import Every, activity, workflow
+from outlast import AlertPolicy, Every, activity, workflow
 from outlast.errors import UpdateRejectedError
 from outlast.testing import TestEnvironment, check_database
 from outlast_runs.claims import ClaimRuns
@@ -45,6 +46,14 @@ async def published() -> None:
     workflow.stream("both").write("end")
     workflow.stream("both").close()
     await asyncio.sleep(LONG)
+
+
+@workflow.defn
+async def watched() -> None:
+    """Alerts of an activity and of the workflow have been fired, and others lie ahead."""
+    policy = AlertPolicy(at=[0.000001, 0.9], after=[LONG])
+    wait = programs.wait_long.with_options(start_to_close_timeout=LONG, alerts=policy)
+    await wait.with_options(schedule_to_start_timeout=50)(LONG)
 
 
 @workflow.defn
@@ -113,7 +122,7 @@ async def through_a_queue() -> None:
 async def live() -> bytes:
     """Open and closed runs, chains, families, retries, timers, requests; activities and children in each state."""
     workflows = [*programs.WORKFLOWS, *family.WORKFLOWS, noted, published, impatient, parenting, leaving]
-    workflows += [limited, through_a_queue, talkers.Collector, talkers.Deaf, answerers.Cart]
+    workflows += [limited, watched, through_a_queue, talkers.Collector, talkers.Deaf, answerers.Cart]
     programs.calls.clear()
     async with TestEnvironment(workflows=workflows, activities=[*programs.ACTIVITIES, publish]) as env:
         await _begin(env)
@@ -148,6 +157,10 @@ async def _begin(env: TestEnvironment) -> None:
     await start(noted, id="noted", options=about)
     await start(published, id="published")
     await start(limited, id="limited", options=bounded)
+    alerts = AlertPolicy(
+        at=[0.000001, 0.8], before=[60], after=[1], at_instant=env.now() + timedelta(days=99)
+    )
+    await start(watched, id="watched", options=bounded.replace(alerts=alerts))
     await start(impatient, id="impatient")
     await start(parenting, id="parent", options=StartOptions(execution_timeout=MOST_S))
     await write_queue(env.client.runtime.journal, "slow", concurrency=1)

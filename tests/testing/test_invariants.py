@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 from tests.testing import (
     planted_activities,
+    planted_alerts,
     planted_attributes,
     planted_chains,
     planted_debounces,
@@ -26,6 +27,7 @@ from tests.testing.planting import Planted, copy_of, rules, run_of, seen_by, vio
 from outlast.testing import TestEnvironment, check_database
 from outlast.testing.invariants import (
     activities,
+    alerts,
     attributes,
     chains,
     checker,
@@ -45,6 +47,7 @@ from outlast_store.database.sql_text import fetch
 PLANTED: dict[ModuleType, Planted] = {
     checker: planted_runs.PLANTED,
     activities: planted_activities.PLANTED,
+    alerts: planted_alerts.PLANTED,
     attributes: planted_attributes.PLANTED,
     chains: planted_chains.PLANTED,
     debounces: planted_debounces.PLANTED,

@@ -4,13 +4,14 @@
 2. activity deadlines, before a rescue could restart what has expired;
 3. due timers;
 4. due slots of schedules;
-5. what waits in the outbox, in order;
-6. parent close policy: the children of chains that have ended, at most a hundred a change;
-7. lost workers: each is declared dead first (its row is deleted, so it can no longer renew). Then its runs and
+5. alerts;
+6. what waits in the outbox, in order;
+7. parent close policy: the children of chains that have ended, at most a hundred a change;
+8. lost workers: each is declared dead first (its row is deleted, so it can no longer renew). Then its runs and
    activities are found because their worker has no row. A pass that dies in between loses nothing: the next one, in
    any process, finds the same.
 
-The first five are found by one read. Their changes are handed to the journal in that order without waiting for one
+The first six are found by one read. Their changes are handed to the journal in that order without waiting for one
 another, so that one commit takes them all; the rest follows batch by batch. A row whose change is refused, or fails for
 a reason of its own, is *set aside*: counted, named once in the log, and passed over by the cursor. Only an error of the
 database itself ends the pass.
@@ -34,8 +35,11 @@ from outlast_schedules.specs.calendar import Calendar
 from outlast_store.journal.batch import Change
 from outlast_store.journal.journal import Journal
 from outlast_store.reads.due import Expired, count_due, list_lost_claimers, list_lost_owners
+from outlast_store.schema.rows import AlertTimerKey
 from outlast_store.transitions.children import AppliedClosePolicy, next_children
 from outlast_watchdog import scans
+from outlast_watchdog.alerts import RUNS_IN_A_CHANGE as ALERTED_RUNS_IN_A_CHANGE
+from outlast_watchdog.alerts import FireAlerts, FiredAlerts
 from outlast_watchdog.enforcement import (
     ApplyClosePolicy,
     DeclareWorkerLost,
@@ -51,6 +55,8 @@ from outlast_watchdog.leases_ahead import LeasesAhead
 from outlast_watchdog.outbox import drain
 from outlast_watchdog.report import (
     ACTIVITY_RESCUED,
+    ALERT_FIRED,
+    ALERT_MISSED,
     CHILD_CANCEL_REQUESTED,
     CHILD_TERMINATED,
     CHILD_TIMED_OUT,
@@ -206,6 +212,8 @@ class Pass:
             steps.append(self._drain("schedules", scans.due_schedules, self._fire_schedules, found.schedules))
         if waiting:
             steps.append(self._fire_schedules(waiting))
+        if found.alerts is not None:
+            steps.append(self._drain("alerts", scans.due_alerts, self._fire_alerts, found.alerts))
         due = bool(steps)
         if peek.outbox:
             steps.append(self._apply_outbox())
@@ -278,6 +286,35 @@ class Pass:
                 self.report.note_lateness(outcome.at - fire_at)
                 self._event_log.timer_fired(run_id, timer_id, fire_at, outcome.at)
         return handled
+
+    async def _fire_alerts(self, rows: list[scans.DueAlert]) -> int:
+        keys: dict[str, list[AlertTimerKey]] = {}
+        for row in rows:
+            keys.setdefault(row.run_id, []).append(row.key)
+        run_ids = sorted(keys)
+        starts = range(0, len(run_ids), ALERTED_RUNS_IN_A_CHANGE)
+        groups = [run_ids[start : start + ALERTED_RUNS_IN_A_CHANGE] for start in starts]
+        handled = 0
+        while groups:
+            changes = [FireAlerts([key for run_id in group for key in keys[run_id]]) for group in groups]
+            alone: list[list[str]] = []
+            for group, change, outcome in zip(groups, changes, await self._apply(changes), strict=True):
+                if isinstance(outcome, Exception) and len(group) > 1:
+                    # One of its runs is in a state that should not occur, and keeps no other from its alerts.
+                    alone += [[run_id] for run_id in group]
+                elif not self._set_aside("alerts", outcome, run_id=group[0], rows=len(change.keys)):
+                    assert isinstance(outcome, FiredAlerts)
+                    handled += self._note_alerts(outcome)
+            groups = alone
+        return handled
+
+    def _note_alerts(self, fired: FiredAlerts) -> int:
+        for kind, number in ((ALERT_FIRED, len(fired.alerts)), (ALERT_MISSED, len(fired.missed))):
+            if number:
+                self.report.count(kind, number)
+        for alert in fired.alerts:
+            self.report.note_lateness(fired.at - alert.due_at)
+        return len(fired.alerts) + len(fired.missed)
 
     async def _fire_schedules(self, rows: list[scans.DueSchedule]) -> int:
         rows.sort(key=lambda row: row.schedule_id)

@@ -8,6 +8,8 @@ from typing import Any
 from outlast_workflow.primitives.times import iso
 
 TIMER_FIRED = "timer_fired"
+ALERT_FIRED = "alert_fired"
+ALERT_MISSED = "alert_missed"
 SCHEDULE_FIRED = "schedule_fired"
 SLOT_SKIPPED = "slot_skipped"
 SLOT_MISSED = "slot_missed"
@@ -30,15 +32,17 @@ class WatchdogReport:
     Attributes:
         passed_at: When it began, in microseconds since the epoch.
         counts: The number of actions by kind: the six timeout kinds, ``timer_fired``, ``schedule_fired``
-            (workflows that schedules started), ``slot_skipped``, ``slot_missed``, ``schedule_paused``, the children of
-            closed parents (``child_terminated``, ``child_cancel_requested``, ``child_timed_out``), ``worker_lost``,
-            ``run_released``, ``owners_died`` (runs that ended because they had lost too many owners),
+            (workflows that schedules started), ``slot_skipped``, ``slot_missed``, ``schedule_paused``,
+            ``alert_fired``, ``alert_missed`` (nobody saw it before its deadline), the children of closed parents
+            (``child_terminated``, ``child_cancel_requested``, ``child_timed_out``), ``worker_lost``, ``run_released``,
+            ``owners_died`` (runs that ended because they had lost too many owners),
             ``activity_rescued``, and the rows of the outbox (``outbox_applied``, ``outbox_refused``). Kinds that did
             not occur are absent.
-        worst_lateness_s: How late the latest deadline or timer was, in seconds.
+        worst_lateness_s: How late the latest deadline, timer or alert was, in seconds.
         set_aside: How many rows could not be handled in this pass; each is named once in the log.
-        left: What is still due by kind (``runs``, ``activities``, ``timers``, ``schedules``, ``cascades``, ``workers``,
-            ``lost_work``, ``outbox``), rows set aside included, counted up to 10,000. Kinds without any are absent.
+        left: What is still due by kind (``runs``, ``activities``, ``timers``, ``schedules``, ``alerts``, ``cascades``,
+            ``workers``, ``lost_work``, ``outbox``), rows set aside included, counted up to 10,000. Kinds without any
+            are absent.
         reached_limit: Whether more would have been done without a limit.
         next_deadline_at: The nearest deadline ahead, in microseconds since the epoch.
         skipped: Whether the pass was skipped because the machine's clock had jumped.

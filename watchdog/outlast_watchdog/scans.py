@@ -15,10 +15,13 @@ from sqlalchemy import Connection
 from outlast_store.reads import due
 from outlast_store.reads.due import BEGINNING
 from outlast_store.reads.schedules import find_latest_run, read_due_schedules, read_waiting_schedules
-from outlast_store.schema.rows import ScheduleRow
+from outlast_store.schema.rows import AlertTimerKey, ScheduleRow
 
 Upcoming = tuple[int | None, int | None]
-"""The nearest deadline or timer, and the nearest look at a schedule. Leases do not count: every interval polls them."""
+"""The nearest deadline, timer or alert, and the nearest look at a schedule.
+
+Leases do not count: every interval polls them.
+"""
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,6 +32,7 @@ class Peek:
     activities: int | None
     timers: int | None
     schedules: int | None
+    alerts: int | None
     close_policies: int | None
     leases: int | None
     leases_ahead: bool
@@ -40,7 +44,7 @@ class Peek:
     @property
     def upcoming(self) -> Upcoming:
         """When the next things become due, if nothing is due now."""
-        return _least(self.runs, self.activities, self.timers), self.schedules
+        return _least(self.runs, self.activities, self.timers, self.alerts), self.schedules
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,6 +73,22 @@ class DueTimer:
     fire_at: int
     run_id: str
     timer_id: int
+
+
+@dataclass(slots=True, frozen=True)
+class DueAlert:
+    """A mark that is due."""
+
+    due_at: int
+    run_id: str
+    activity_id: int
+    kind: str
+    mark: str
+
+    @property
+    def key(self) -> AlertTimerKey:
+        """The key of what is armed."""
+        return self.run_id, self.activity_id, self.kind, self.mark
 
 
 @dataclass(slots=True, frozen=True)
@@ -115,6 +135,7 @@ class Scan:
     activities: list[DueActivity] | None
     timers: list[DueTimer] | None
     schedules: list[DueSchedule] | None
+    alerts: list[DueAlert] | None
 
 
 def _least(*instants: int | None) -> int | None:
@@ -124,13 +145,14 @@ def _least(*instants: int | None) -> int | None:
 def peek(connection: Connection, now: int) -> Peek:
     """Return whether anything is due, and when the next thing is."""
     found = due.read_low_ends(connection, now)
-    runs, activities, timers, schedules, close_policies, leases = found[:6]
-    leases_ahead, lost_owners, lost_claimers, *expired, outbox = found[6:]
+    runs, activities, timers, schedules, alerts, close_policies, leases = found[:7]
+    leases_ahead, lost_owners, lost_claimers, *expired, outbox = found[7:]
     return Peek(
         runs,
         activities,
         timers,
         schedules,
+        alerts,
         close_policies,
         leases,
         leases_ahead=bool(leases_ahead),
@@ -151,7 +173,7 @@ def scan(connection: Connection, now: int, until: int, limit: int) -> Scan:
         limit: Rows of each kind at most.
     """
     seen = peek(connection, now)
-    runs = activities = timers = schedules = None
+    runs = activities = timers = schedules = alerts = None
     if seen.runs is not None and seen.runs <= now:
         runs = due_runs(connection, until, None, limit)
     if seen.activities is not None and seen.activities <= now:
@@ -160,7 +182,9 @@ def scan(connection: Connection, now: int, until: int, limit: int) -> Scan:
         timers = due_timers(connection, until, None, limit)
     if seen.schedules is not None and seen.schedules <= now:
         schedules = due_schedules(connection, now, None, limit)
-    return Scan(seen, runs, activities, timers, schedules)
+    if seen.alerts is not None and seen.alerts <= now:
+        alerts = due_alerts(connection, until, None, limit)
+    return Scan(seen, runs, activities, timers, schedules, alerts)
 
 
 def upcoming(connection: Connection, after: int = BEGINNING) -> Upcoming:
@@ -192,6 +216,14 @@ def due_timers(connection: Connection, now: int, cursor: DueTimer | None, limit:
     if cursor is not None:
         position = (cursor.fire_at, cursor.run_id, cursor.timer_id)
     return [DueTimer(*row) for row in due.read_due_timers(connection, now, position, limit)]
+
+
+def due_alerts(connection: Connection, now: int, cursor: DueAlert | None, limit: int) -> list[DueAlert]:
+    """Return marks that are due."""
+    position = (BEGINNING, "", 0, "", "")
+    if cursor is not None:
+        position = (cursor.due_at, *cursor.key)
+    return [DueAlert(*row) for row in due.read_due_alerts(connection, now, position, limit)]
 
 
 def due_schedules(

@@ -12,6 +12,7 @@ from outlast_dashboard.api.contract.unknown_parameters import check_parameters
 from outlast_dashboard.api.routes import (
     actions,
     activities,
+    alerts,
     bulk,
     history,
     metrics,
@@ -55,6 +56,7 @@ def make_api() -> FastAPI:
         queues.router,
         schedules.router,
         outbox.router,
+        alerts.router,
         operations.router,
         metrics.router,
     ):

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, Unpack, overload
 
+from outlast.blocking.alerts import BlockingAlerts
 from outlast.blocking.bulk import BlockingBulk
 from outlast.blocking.handles import BlockingHandle, BlockingListing, BlockingUpdateHandle
 from outlast.blocking.lending import call_with_connection
@@ -229,6 +230,11 @@ class Client:
     def execute(self, workflow: Any, *args: Any, **options: Any) -> Any:  # type: ignore[misc]  # as above
         """Start a workflow and wait for its result."""
         return self._caller.call(lambda: self._client.execute(workflow, *args, **options))
+
+    @property
+    def alerts(self) -> BlockingAlerts:
+        """The alerts that were fired."""
+        return BlockingAlerts(self._client.alerts, self._caller)
 
     @property
     def outbox(self) -> BlockingOutbox:

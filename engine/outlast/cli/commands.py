@@ -142,6 +142,7 @@ COMMANDS: Final[dict[str, Listed]] = {
         "outlast.cli.processes.outbox",
         "app",
     ),
+    "alerts": Listed("List the alerts of deadlines that came near.", "outlast.cli.processes.alerts", "app"),
     "schedule": Listed(
         "Create, apply, change, list, trigger or backfill schedules.",
         "outlast.cli.schedules.schedule",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from outlast.histories.fork import ForkOptions
     from outlast.histories.reset import ResumeOptions
     from outlast.outbox.outbox import Outbox
+    from outlast.visibility.alerts import Alerts
     from outlast.visibility.filters import Filters
     from outlast_workflow.options.validation import Seconds
 
@@ -131,6 +132,13 @@ class Operations(Reader):
         from outlast.outbox.outbox import Outbox
 
         return Outbox(self.runtime)
+
+    @property
+    def alerts(self) -> Alerts:
+        """The alerts that were fired: ``await client.alerts.list(workflow_id="order-1")``."""
+        from outlast.visibility.alerts import Alerts
+
+        return Alerts(self.runtime)
 
     def bulk(
         self, *, cursor: str | None = None, at_once: int = BULK_AT_ONCE, **filters: Unpack[Filters]

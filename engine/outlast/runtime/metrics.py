@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 
 from outlast_store.journal.commit_news import Committed
-from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
+from outlast_store.schema.rows import ActivityRow, AlertRow, AlertTimerRow, AttemptRow, RunRow
 from outlast_store.transitions.requests import REJECTED
 from outlast_workflow.history.events import (
     Event,
@@ -24,7 +24,7 @@ from outlast_workflow.history.events import (
     WorkflowDequeued,
     WorkflowTaskFailed,
 )
-from outlast_workflow.primitives.enums import ActivityStatus
+from outlast_workflow.primitives.enums import ActivityStatus, AlertKind
 from outlast_workflow.primitives.metric import Metric
 
 METER: Final = "outlast"
@@ -43,6 +43,7 @@ DURATION_BUCKETS_S: Final = (
     3600.0,
     86_400.0,
 )
+LATENESS_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 _RUN: Final = ("workflow_type", "task_queue")
 _ACTIVITY: Final = ("activity_type", "task_queue", "outcome")
@@ -94,6 +95,18 @@ ADMISSIONS: Final = Metric(
     ("queue",),
     "Runs and attempts of activities that their queue admitted",
 )
+_ALERT: Final = ("kind", "mark", "workflow_type")
+ALERTS_FIRED: Final = Metric("outlast.alerts.fired", "counter", "{alert}", _ALERT, "Alerts fired")
+ALERTS_LATENESS: Final = Metric(
+    "outlast.alerts.lateness", "histogram", "s", _ALERT, "How late each alert was fired"
+)
+ALERTS_MISSED: Final = Metric(
+    "outlast.alerts.missed",
+    "counter",
+    "{alert}",
+    ("kind", "mark"),
+    "Marks that no watchdog saw before their deadlines",
+)
 METRICS: Final = (
     STARTED,
     ENDED,
@@ -104,6 +117,9 @@ METRICS: Final = (
     ATTEMPTS,
     REQUESTS,
     ADMISSIONS,
+    ALERTS_FIRED,
+    ALERTS_LATENESS,
+    ALERTS_MISSED,
 )
 
 _REQUESTS: Final[dict[type[Event], dict[str, str]]] = {
@@ -128,6 +144,9 @@ class EngineMetrics:
         self._attempts = ATTEMPTS.counter(meter)
         self._requests = REQUESTS.counter(meter)
         self._admissions = ADMISSIONS.counter(meter)
+        self._alerts_fired = ALERTS_FIRED.counter(meter)
+        self._alerts_lateness = ALERTS_LATENESS.histogram(meter, LATENESS_BUCKETS_S)
+        self._alerts_missed = ALERTS_MISSED.counter(meter)
 
     def on_commit(self, committed: Committed) -> None:
         """Record what a committed batch contains."""
@@ -149,6 +168,12 @@ class EngineMetrics:
         for answer in committed.answered.values():
             if answer[0] == REJECTED:
                 self._requests.add(1, _REJECTED)
+        for alert in committed.alerts:
+            of = {**_of_mark(alert), "workflow_type": alert.workflow_type}
+            self._alerts_fired.add(1, of)
+            self._alerts_lateness.record((alert.fired_at - alert.due_at) / 1_000_000, of)
+        for timer in committed.missed_alerts:
+            self._alerts_missed.add(1, _of_mark(timer))
 
     def _events(self, run: RunRow, appended: Sequence[tuple[int, Event, object]]) -> None:
         for _, event, _ in appended:
@@ -175,6 +200,11 @@ class EngineMetrics:
 
 def _of_run(run: RunRow) -> Mapping[str, str]:
     return {"workflow_type": run.workflow_type, "task_queue": run.task_queue}
+
+
+def _of_mark(row: AlertRow | AlertTimerRow) -> dict[str, str]:
+    # Instants are as many as there are workflows.
+    return {"kind": row.kind, "mark": row.kind if row.kind == AlertKind.AT_INSTANT else row.mark}
 
 
 def _of_activity(row: ActivityRow, outcome: str) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ from opentelemetry.metrics import MeterProvider
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from outlast.runtime.alert_log import log_alerts
 from outlast.runtime.failure_log import log_failures
 from outlast.runtime.local_worker import LocalWorker
 from outlast.runtime.metrics import EngineMetrics, engine_metrics
@@ -100,6 +101,7 @@ class Runtime:
         self.journal.subscribe(self.request_waits.on_commit)
         self.journal.subscribe(self.run_ends.on_commit)
         self.journal.subscribe_to_failures(log_failures)
+        self.journal.subscribe_to_alerts(log_alerts)
 
     # --- opening and closing ----------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from outlast.runtime.runtime import Runtime
+from outlast.visibility.alerts import alerts_view
 from outlast.visibility.columns import attributes, decoded, instant, progress
 from outlast.visibility.reasons import kinds_of, reasons
 from outlast.visibility.views import (
@@ -111,6 +112,7 @@ def _description(found: StoredDescription, now: int, converter: DataConverter) -
         ),
         described_at=to_datetime(now),
         forks=tuple(found.forks),
+        alerts=alerts_view(found.armed, found.alerts),
     )
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer
 from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE, SCHEDULE_ATTRIBUTE, SearchValue
 from outlast_workflow.primitives.enums import (
     ActivityStatus,
+    AlertKind,
     Attention,
     FailureCategory,
     PropagationKind,
@@ -292,6 +293,64 @@ class StreamView(View):
     closed_at: Instant | None
 
 
+class ArmedAlert(View):
+    """An alert that fires if nothing ends before.
+
+    Attributes:
+        activity_id: The activity that it is about; ``None`` for the workflow itself.
+        attempt: The attempt that it is about; ``None`` for all of them.
+        kind: The deadline that it is about, or ``after`` or ``at_instant``.
+        mark: ``80%`` of the time, ``-600s`` ahead of the deadline, ``+3600s`` after the begin, or an instant.
+        deadline_at: The deadline.
+        due_at: When it fires.
+    """
+
+    activity_id: int | None
+    attempt: int | None
+    kind: AlertKind
+    mark: str
+    deadline_at: Instant | None
+    due_at: Instant
+
+
+class Alert(View):
+    """An alert that was fired; the other attributes are those of :class:`ArmedAlert`.
+
+    Attributes:
+        run_id: The run that was current then.
+        task_queue: The task queue of the workflow, or of the activity.
+        text: What has come near, in words.
+        fired_at: When it was fired: at ``due_at`` or shortly afterwards, never before.
+    """
+
+    alert_id: str
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    task_queue: str
+    activity_id: int | None
+    activity_type: str | None
+    attempt: int | None
+    kind: AlertKind
+    mark: str
+    text: str
+    deadline_at: Instant | None
+    due_at: Instant
+    fired_at: Instant
+
+
+class AlertsView(View):
+    """The alerts of a workflow and its activities.
+
+    Attributes:
+        armed: Those that lie ahead, the next one first; a hundred at most.
+        fired: Those that were fired, the newest first; a hundred at most.
+    """
+
+    armed: tuple[ArmedAlert, ...] = ()
+    fired: tuple[Alert, ...] = ()
+
+
 class FailureView(View):
     """A failure that was recorded for the run.
 
@@ -342,6 +401,7 @@ class WorkflowDescription(View):
         receiving: The names of the signals that the code waits to receive, in the order of its calls.
         forks: The ids of its first forks, at most 20.
         streams: The streams of its chain by name, a hundred at most.
+        alerts: The alerts of its deadlines, and of those of its activities.
     """
 
     workflow_id: str
@@ -361,6 +421,7 @@ class WorkflowDescription(View):
     receiving: tuple[str, ...] = ()
     forks: tuple[str, ...] = ()
     streams: tuple[StreamView, ...] = ()
+    alerts: AlertsView = AlertsView()
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("WorkflowDescription")

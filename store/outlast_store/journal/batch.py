@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Table
 
+from outlast_store.alerts.arming import Changed, arm
 from outlast_store.database.raw_connection import RawConnection
 from outlast_store.database.sql_text import Values, columns_of
 from outlast_store.database.statements import StaleRows as StaleRows
@@ -30,6 +31,9 @@ from outlast_store.journal.row_sets import Entry, StreamRows
 from outlast_store.schema import search_index, tables
 from outlast_store.schema.rows import (
     ActivityRow,
+    AlertRow,
+    AlertTimerKey,
+    AlertTimerRow,
     AttemptRow,
     FailureRow,
     InstanceRow,
@@ -41,6 +45,7 @@ from outlast_store.schema.rows import (
 )
 from outlast_workflow.environment import Environment
 from outlast_workflow.history.events import Event
+from outlast_workflow.options.activity import ALERTS
 
 FAILED_RUN: Final = [column.name for column in tables.workflow_failures.columns].index("run_id")
 """The place of the run in the values of a failure row."""
@@ -161,6 +166,9 @@ class Batch(LockedRows):
         self._stream_items: list[Values] = []
         self._attempts: list[Values] = []
         self._failures: list[Values] = []
+        self._alerts: dict[tuple[Any, ...], AlertRow] = {}
+        self._disarmed: list[AlertTimerKey] = []
+        self._missed_alerts: list[AlertTimerRow] = []
         self._due: list[int] = []
         self._touched = False
 
@@ -347,6 +355,27 @@ class Batch(LockedRows):
         self._touched = True
         self._stream_items.append(tuple(vars(row).values()))
 
+    def fire_alert(self, row: AlertRow) -> None:
+        """Insert the row of an alert, unless its mark was fired before."""
+        self._touched = True
+        self._alerts.setdefault(row.once, row)
+
+    def fired(self, row: AlertRow) -> bool:
+        """Return whether this batch has fired the same mark already."""
+        return row.once in self._alerts
+
+    def disarm(self, row: AlertTimerRow, *, missed: bool = False) -> None:
+        """Delete what is armed, since it was fired, or can be fired no more.
+
+        Args:
+            row: What is armed.
+            missed: Whether it comes to nothing because nobody saw it before its deadline.
+        """
+        self._touched = True
+        self._disarmed.append(row.key)
+        if missed:
+            self._missed_alerts.append(row)
+
     def add_failure(self, row: FailureRow) -> None:
         """Insert a failure row."""
         self._failures.append(tuple(vars(row).values()))
@@ -392,6 +421,26 @@ class Batch(LockedRows):
             statements.insert(raw, tables.workflow_failures, self._failures)
         if self.stream_rows is not None:
             self._write_streams(self.stream_rows)
+        # Without a function of their own, because nearly no row has a policy.
+        runs: list[Changed] = []
+        activities: list[Changed] = []
+        for run in self.run_rows.values():
+            if run.row.alerts is not None:
+                runs.append((run.row.__dict__, run.before))
+        for activity in self.activity_rows.values():
+            if ALERTS in activity.row.options:
+                activities.append((activity.row.__dict__, activity.before))
+        if runs or activities or self._disarmed or self._alerts:
+            self._write_alerts(runs, activities)
+
+    def _write_alerts(self, runs: Sequence[Changed], activities: Sequence[Changed]) -> None:
+        """Write the alerts that were fired, and arm and disarm those of rows with a policy."""
+        self._due += arm(self.raw, self._statements, self.now, runs, activities, self._disarmed)
+        if self._alerts:
+            rows = {row.alert_id: row for row in self._alerts.values()}
+            new = [tuple(vars(row).values()) for row in rows.values()]
+            made = self._statements.insert_new(self.raw, tables.alerts, new)
+            self._alerts = {row.once: row for alert_id, row in rows.items() if alert_id in made}
 
     def _write_streams(self, rows: StreamRows) -> None:
         """Write the streams and their new items. A stream that nothing was written to after all is not made."""
@@ -425,6 +474,9 @@ class Batch(LockedRows):
             committed.failed_runs = {
                 run_id: self.run_rows[run_id].row for run_id in run_ids if run_id in self.run_rows
             }
+        if self._alerts or self._missed_alerts:
+            committed.alerts = [*self._alerts.values()]
+            committed.missed_alerts = self._missed_alerts
         committed.queues = self.queues
         if self.stream_rows is not None:
             committed.streams = {

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from outlast_store.schema.rows import ActivityRow, QueueRow, RequestKey, RunRow, StreamKey, StreamRow
+from outlast_store.schema.rows import (
+    ActivityRow,
+    AlertRow,
+    AlertTimerRow,
+    QueueRow,
+    RequestKey,
+    RunRow,
+    StreamKey,
+    StreamRow,
+)
 from outlast_workflow.history.events import Event
 
 ActivityKey = tuple[str, int]
@@ -25,6 +34,7 @@ class Committed:
 
     __slots__ = (
         "activities",
+        "alerts",
         "answered",
         "asked",
         "attempts",
@@ -33,6 +43,7 @@ class Committed:
         "failed_runs",
         "failures",
         "late",
+        "missed_alerts",
         "now",
         "queues",
         "runs",
@@ -55,6 +66,10 @@ class Committed:
         """The failure rows that it wrote."""
         self.failed_runs: dict[str, RunRow] = {}
         """The runs of those, whether or not their rows changed."""
+        self.alerts: Sequence[AlertRow] = ()
+        """The alerts that it fired."""
+        self.missed_alerts: Sequence[AlertTimerRow] = ()
+        """The marks that nobody saw before their deadlines."""
         self.queues: Mapping[str, QueueRow] = _NONE
         """The queues that were defined, changed or deleted."""
         self.streams: Mapping[StreamKey, StreamRow] = _NO_STREAMS

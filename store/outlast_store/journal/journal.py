@@ -16,7 +16,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Final, TypeVar
 
@@ -68,6 +68,7 @@ class Journal:
         """The changes that no batch has taken yet, each with its callback."""
         self._listeners: list[Listener] = []
         self._failure_listeners: list[Listener] = []
+        self._alert_listeners: list[Listener] = []
         self._room = asyncio.Event()
         self._room.set()
         self._closed = False
@@ -103,6 +104,10 @@ class Journal:
     def subscribe_to_failures(self, listener: Listener) -> None:
         """Call ``listener`` on the loop with what is committed from now on, where it holds failures."""
         self._failure_listeners.append(listener)
+
+    def subscribe_to_alerts(self, listener: Listener) -> None:
+        """Call ``listener`` on the loop with what is committed from now on, where it holds alerts."""
+        self._alert_listeners.append(listener)
 
     def submit(self, change: Change[Any], callback: Callback) -> None:
         """Queue a change.
@@ -199,7 +204,9 @@ class Journal:
                 except Exception:
                     logger.exception("a listener of the journal failed")
             if news.failures:
-                self._tell_of_failures(news)
+                self._tell(self._failure_listeners, news)
+            if news.alerts or news.missed_alerts:
+                self._tell(self._alert_listeners, news)
         for (_, callback), outcome in zip(batch, outcomes, strict=True):
             try:
                 callback(outcome.value, outcome.error)
@@ -210,8 +217,8 @@ class Journal:
         if self.committer.in_doubt and self._settling is None:
             self._settling = self.loop.call_later(SETTLE_DOUBT_AFTER_S, self._settle_doubt)
 
-    def _tell_of_failures(self, news: Committed) -> None:
-        for listener in self._failure_listeners:
+    def _tell(self, listeners: Sequence[Listener], news: Committed) -> None:
+        for listener in listeners:
             try:
                 listener(news)
             except Exception:

@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from outlast_store.alerts.reads import find_alerts, find_armed
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import columns_of, fetch, marks, select
 from outlast_store.reads.activities import find_open_activities
@@ -21,7 +22,16 @@ from outlast_store.reads.serving import ACTIVITY, WORKFLOW, Polled
 from outlast_store.reads.streams import find_streams
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import search_index, tables
-from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRow, StreamRow, WorkerRow
+from outlast_store.schema.rows import (
+    ActivityRow,
+    AlertRow,
+    AlertTimerRow,
+    FailureRow,
+    RequestRow,
+    RunRow,
+    StreamRow,
+    WorkerRow,
+)
 from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE
 from outlast_workflow.primitives.enums import ActivityStatus, RunStatus
 
@@ -32,6 +42,8 @@ MOST_FORKS: Final = 20
 """How many of the forks of a workflow are named."""
 MOST_STREAMS: Final = 100
 """How many of a chain's streams are read."""
+MOST_ALERTS: Final = 100
+"""How many alerts are read of those that lie ahead, and of those that were fired."""
 MOST_LINES: Final = 20
 """How many lines are looked at that the activities of a run stand in."""
 
@@ -71,6 +83,9 @@ class StoredDescription:
     """How many of its partition stand before it in the line of its queue, if it stands there."""
     forks: list[str] = field(default_factory=list)
     """The workflow ids of the first forks of the workflow that there are still."""
+    armed: list[AlertTimerRow] = field(default_factory=list)
+    alerts: list[AlertRow] = field(default_factory=list)
+    """Those that were fired, the newest first."""
     hold_ups: dict[Place, str | None] = field(default_factory=dict)
     """What holds up the run or its activities in the lines in which they stand."""
 
@@ -135,6 +150,8 @@ def describe_run(
             streams=find_streams(connection, run.first_run_id, MOST_STREAMS),
             ahead=count_ahead(connection, run) if run.queued_at is not None else None,
             forks=find_forks(connection, workflow_id, MOST_FORKS),
+            armed=find_armed(connection, run_id, MOST_ALERTS) if is_open else [],
+            alerts=find_alerts(connection, run_id, run.first_run_id, MOST_ALERTS),
             hold_ups=_hold_ups(connection, run, activities, polled, now),
         )
 

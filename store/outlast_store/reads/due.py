@@ -66,6 +66,7 @@ LOW_ENDS = f"""
         (SELECT MIN(next_deadline_at) FROM activity_executions WHERE next_deadline_at IS NOT NULL),
         (SELECT MIN(fire_at) FROM timers),
         (SELECT MIN(next_look_at) FROM schedules WHERE next_look_at IS NOT NULL),
+        (SELECT MIN(due_at) FROM alert_timers),
         (SELECT MIN(cascade_at) FROM workflow_runs WHERE cascade_at IS NOT NULL),
         (SELECT MIN(lease_expires_at) FROM workers),
         EXISTS (SELECT 1 FROM workers WHERE lease_expires_at - lease_duration > ?),
@@ -82,6 +83,7 @@ NEXT_DEADLINES = """
         (SELECT MIN(next_deadline_at) FROM workflow_runs WHERE next_deadline_at > ?),
         (SELECT MIN(next_deadline_at) FROM activity_executions WHERE next_deadline_at > ?),
         (SELECT MIN(fire_at) FROM timers WHERE fire_at > ?),
+        (SELECT MIN(due_at) FROM alert_timers WHERE due_at > ?),
         (SELECT MIN(next_look_at) FROM schedules WHERE next_look_at > ?)"""
 
 DUE_RUNS = """
@@ -98,6 +100,11 @@ DUE_TIMERS = """
     SELECT fire_at, run_id, timer_id FROM timers
     WHERE fire_at <= ? AND fire_at >= ? AND (fire_at, run_id, timer_id) > (?, ?, ?)
     ORDER BY fire_at, run_id, timer_id LIMIT ?"""
+
+DUE_ALERTS = """
+    SELECT due_at, run_id, activity_id, kind, mark FROM alert_timers
+    WHERE due_at <= ? AND due_at >= ? AND (due_at, run_id, activity_id, kind, mark) > (?, ?, ?, ?, ?)
+    ORDER BY due_at, run_id, activity_id, kind, mark LIMIT ?"""
 
 DUE_CLOSE_POLICIES = """
     SELECT cascade_at, run_id FROM workflow_runs
@@ -128,6 +135,7 @@ DUE = {
     "activities": "SELECT 1 FROM activity_executions WHERE next_deadline_at <= ? LIMIT ?",
     "timers": "SELECT 1 FROM timers WHERE fire_at <= ? LIMIT ?",
     "schedules": "SELECT 1 FROM schedules WHERE next_look_at <= ? LIMIT ?",
+    "alerts": "SELECT 1 FROM alert_timers WHERE due_at <= ? LIMIT ?",
     "cascades": "SELECT 1 FROM workflow_runs WHERE cascade_at <= ? LIMIT ?",
     "workers": "SELECT 1 FROM workers WHERE lease_expires_at <= ? LIMIT ?",
     # All of it is due.
@@ -139,15 +147,16 @@ OPEN = {
     "activities": "SELECT 1 FROM activity_executions WHERE next_deadline_at IS NOT NULL LIMIT ?",
     "timers": "SELECT 1 FROM timers LIMIT ?",
     "schedules": "SELECT 1 FROM schedules WHERE next_look_at IS NOT NULL LIMIT ?",
+    "alerts": "SELECT 1 FROM alert_timers LIMIT ?",
 }
 
 
 def read_low_ends(connection: Connection, now: int) -> Values:
     """Return the earliest instant of each kind, ``None`` where there is none, and what else there is to do.
 
-    In order: run deadlines, activity deadlines, timers, schedules, close policies, leases, whether a lease ends further
-    ahead than it lasts, lost owners, lost claimers, the fields of :class:`Expired`, whether anything waits in the
-    outbox.
+    In order: run deadlines, activity deadlines, timers, schedules, alerts, close policies, leases, whether a lease
+    ends further ahead than it lasts, lost owners, lost claimers, the fields of :class:`Expired`, whether
+    anything waits in the outbox.
     """
     expired = now - EXPIRED_FOR_US
     values = (now + CLOCKS_DIFFER_BY_US, expired, expired, now - KEPT_FOR_US, expired)
@@ -155,8 +164,8 @@ def read_low_ends(connection: Connection, now: int) -> Values:
 
 
 def read_next_deadlines(connection: Connection, after: int) -> Values:
-    """Return the earliest run deadline, activity deadline, timer and look at a schedule after an instant."""
-    return fetch(connection, NEXT_DEADLINES, (after,) * 4)[0]
+    """Return the earliest run deadline, activity deadline, timer, alert and look at a schedule after an instant."""
+    return fetch(connection, NEXT_DEADLINES, (after,) * 5)[0]
 
 
 def read_due_runs(connection: Connection, until: int, position: tuple[int, str], limit: int) -> list[Values]:
@@ -197,6 +206,20 @@ def read_due_timers(
         limit: Rows at most.
     """
     return fetch(connection, DUE_TIMERS, (until, position[0], *position, limit))
+
+
+def read_due_alerts(
+    connection: Connection, until: int, position: tuple[int, str, int, str, str], limit: int
+) -> list[Values]:
+    """Return ``(due_at, run_id, activity_id, kind, mark)`` of alerts that are due.
+
+    Args:
+        connection: Where to read.
+        until: Alerts that are due up to this instant.
+        position: Where the page begins: after this instant, run id, activity id, kind and mark.
+        limit: Rows at most.
+    """
+    return fetch(connection, DUE_ALERTS, (until, position[0], *position, limit))
 
 
 def read_due_close_policies(

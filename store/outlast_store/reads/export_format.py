@@ -6,7 +6,7 @@
      "run": {"run_id": …, "workflow_id": …, "status": "completed", "created_at": "2026-01-31T12:00:00+00:00", …},
      "events": [{"seq": 1, "type": "WorkflowStarted", "recorded_at": …, "payload": {…}}, …],
      "activities": […], "attempts": […], "failures": […], "requests": […],
-     "streams": […], "stream_items": […]}
+     "alerts": […], "streams": […], "stream_items": […]}
 
 Each object is a row, and its names are the columns'. Instants are ISO 8601 (UTC), and the two timeouts of a run are
 seconds. JSON text is embedded as JSON, exactly as stored (encoded, if a codec was used). Null values are left out, and
@@ -43,6 +43,7 @@ SECTIONS: Final[dict[str, tuple[Table, str]]] = {
     "failures": (tables.workflow_failures, "failure_id"),
     "requests": (tables.workflow_requests, "kind, request_id"),
     "streams": (tables.streams, "name"),
+    "alerts": (tables.alerts, "alert_id"),
     "stream_items": (tables.stream_items, "name, item_offset"),
 }
 """What belongs to a run: the table of each section, and the order of its rows."""

@@ -453,3 +453,64 @@ class StreamItemRow(Row):
     seq: int | None
     activity_id: int | None
     attempt: int | None
+
+
+AlertTimerKey = tuple[str, int, str, str]
+"""The key of a mark that is armed: its run, the activity (0 for the run itself), the kind and the mark."""
+
+
+@dataclass(eq=False)
+class AlertTimerRow(Row):
+    """A mark that lies ahead: an alert fires when it is due.
+
+    Attributes:
+        activity_id: The activity that it is about; 0 for the run itself.
+        kind: Which deadline it is about, or ``after`` or ``at_instant`` where it needs none.
+        mark: Its name: ``80%``, ``-600s``, ``+3600s``, or an instant.
+        attempt: The attempt that it is about; 0 for all of them, and for a run.
+        due_at: When it fires, in microseconds.
+        deadline_at: The deadline that it comes before, in microseconds.
+    """
+
+    run_id: str
+    activity_id: int
+    kind: str
+    mark: str
+    attempt: int
+    due_at: int
+    deadline_at: int | None
+
+    @property
+    def key(self) -> AlertTimerKey:
+        """The row's key."""
+        return self.run_id, self.activity_id, self.kind, self.mark
+
+
+@dataclass(eq=False)
+class AlertRow(Row):
+    """An alert that was fired. Its other attributes are those of :class:`AlertTimerRow`.
+
+    Attributes:
+        scope: What has the mark once: the first run of the chain, or the run.
+        fired_at: When it was fired, in microseconds.
+    """
+
+    alert_id: str
+    scope: str
+    activity_id: int
+    attempt: int
+    kind: str
+    mark: str
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    activity_type: str | None
+    task_queue: str
+    deadline_at: int | None
+    due_at: int
+    fired_at: int
+
+    @property
+    def once(self) -> tuple[str, int, int, str, str]:
+        """What two alerts never have in common."""
+        return self.scope, self.activity_id, self.attempt, self.kind, self.mark

@@ -469,6 +469,40 @@ stream_items = _table(
     _int_or_null("attempt"),
 )
 
+alert_timers = _table(
+    "alert_timers",
+    _key("run_id"),
+    _key("activity_id", BigInteger),
+    _key("kind"),
+    _key("mark"),
+    _int("attempt"),
+    _int("due_at"),
+    _int_or_null("deadline_at"),
+    Index("ix_alert_timers_due", "due_at"),
+)
+
+alerts = _table(
+    "alerts",
+    _key("alert_id"),
+    _text("scope"),
+    _int("activity_id"),
+    _int("attempt"),
+    _text("kind"),
+    _text("mark"),
+    _text("workflow_id"),
+    _text("run_id"),
+    _text("workflow_type"),
+    _text_or_null("activity_type"),
+    _text("task_queue"),
+    _int_or_null("deadline_at"),
+    _int("due_at"),
+    _int("fired_at"),
+    # Each mark fires once: of a chain, of a run, or of an attempt of an activity.
+    Index("ix_alerts_once", "scope", "activity_id", "attempt", "kind", "mark", unique=True),
+    Index("ix_alerts_run", "run_id"),
+    Index("ix_alerts_workflow_id", "workflow_id", "alert_id"),
+)
+
 journals = _table(
     "journals",
     _key("journal_id"),

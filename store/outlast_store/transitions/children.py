@@ -32,6 +32,7 @@ from outlast_workflow.history.events import (
     ParentClosePolicyApplied,
     WorkflowCancelRequested,
 )
+from outlast_workflow.options.alerts import AlertPolicy
 from outlast_workflow.options.options import RetryPolicy, StartOptions
 from outlast_workflow.primitives.enums import ParentClosePolicy
 from outlast_workflow.primitives.payloads import Payload
@@ -133,7 +134,7 @@ def _first_run(
     """Return the child's row, and what its first event records of the parent."""
     options: dict[str, Any] = orjson.loads(command.options.json)
     policy = options.get("retry_policy")
-    memo = options.get("memo")
+    memo, alerts = options.get("memo"), options.get("alerts")
     deadline = options.get("execution_deadline")
     run = first_run(
         run_id=child.run_id,
@@ -150,6 +151,7 @@ def _first_run(
             queue=options.get("queue"),
             partition_key=options.get("partition_key"),
             schedule_to_start_timeout=options.get("schedule_to_start_timeout"),
+            alerts=None if alerts is None else AlertPolicy.from_document(alerts),
         ),
         memo=Payload.of(memo) if memo is not None else None,
         search_attributes=options.get("search_attributes"),

@@ -30,6 +30,7 @@ _MANY: Final = (
     tables.workflow_failures,
     tables.timers,
     tables.search_attributes,
+    tables.alerts,
 )
 _REQUESTS: Final = (
     "DELETE FROM workflow_requests WHERE first_run_id = ? AND (kind, request_id) IN "

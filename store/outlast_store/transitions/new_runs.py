@@ -19,6 +19,7 @@ from outlast_workflow.history.events import (
     last_input,
     stored_event,
 )
+from outlast_workflow.options.alerts import stored
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.search_attributes import Document
 from outlast_workflow.primitives.enums import (
@@ -325,6 +326,8 @@ def first_run(
         summary=options.summary,
         progress=None,
     )
+    if options.alerts is not None:
+        run.alerts = stored(options.alerts, now)
     if options.queue is not None:
         run.queue = options.queue
         run.partition_key = options.partition_key or ""

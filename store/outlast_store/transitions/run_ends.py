@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from outlast_store.alerts.marks import alert_of_end
 from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import FailureRow, RunRow
 from outlast_store.transitions import requests
@@ -243,6 +244,10 @@ def time_out_run(batch: Batch, run: RunRow, passed: PassedDeadline) -> None:
         event.next_run_id = retry_run(batch, run, failed)
         if event.next_run_id is not None:
             reopen_streams(batch, run)
+    if run.alerts is not None:
+        alert = alert_of_end(kind, deadline_at, run, None, alert_id=batch.ids.next(), now=batch.now)
+        if alert is not None:
+            batch.fire_alert(alert)
     close_run(batch, run, event, RunStatus.TIMED_OUT, by=kind.value, failure=failure)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast_workflow.api.context import current_machine
 from outlast_workflow.data.signatures import CallSignature
@@ -14,6 +14,9 @@ from outlast_workflow.options.validation import Seconds, validate_name
 from outlast_workflow.primitives.enums import CancellationType
 from outlast_workflow.run.activity_calls import NO_OPTIONS, ActivityCallable, ActivityFuture
 from outlast_workflow.run.machine import WorkflowMachine
+
+if TYPE_CHECKING:
+    from outlast_workflow.options.alerts import AlertPolicy
 
 T = TypeVar("T")
 
@@ -32,6 +35,7 @@ class LocalActivityCallOptions(TypedDict, total=False):
     priority: int | None
     cancellation_type: CancellationType | str | None
     summary: str | None
+    alerts: AlertPolicy | None
     options: ActivityOptions | None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast_workflow.api.context import current_machine
 from outlast_workflow.data.signatures import CallSignature
@@ -28,6 +28,9 @@ from outlast_workflow.options.validation import (
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
 from outlast_workflow.run.child_calls import ChildOptions, ChildWorkflowHandle
 from outlast_workflow.run.machine import WorkflowMachine
+
+if TYPE_CHECKING:
+    from outlast_workflow.options.alerts import AlertPolicy
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -57,6 +60,7 @@ class ChildCallOptions(TypedDict, total=False):
         partition_key: Its partition of the queue.
         start_delay: How long to wait before it begins or joins the line of its queue.
         schedule_to_start_timeout: How long it may stand in line at most.
+        alerts: When to be told that a deadline of it comes near, or that it takes long.
     """
 
     id: str | None
@@ -75,6 +79,7 @@ class ChildCallOptions(TypedDict, total=False):
     partition_key: str | None
     start_delay: Seconds | None
     schedule_to_start_timeout: Seconds | None
+    alerts: AlertPolicy | None
 
 
 @overload
@@ -189,6 +194,7 @@ def _checked(machine: WorkflowMachine, given: dict[str, Any], timeouts: Mapping[
         partition_key=given.get("partition_key"),
         start_delay=given.get("start_delay"),
         schedule_to_start_timeout=given.get("schedule_to_start_timeout"),
+        alerts=given.get("alerts"),
     )
     if machine.time > LAST_SAFE_START:
         start.check_ends(machine.time)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Never, Self
+from typing import TYPE_CHECKING, Any, Final, Never, Self
 
 import orjson
 
@@ -24,6 +25,14 @@ from outlast_workflow.primitives.enums import CancellationType
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import microseconds
 from outlast_workflow.primitives.value_object import Value
+
+if TYPE_CHECKING:
+    from outlast_workflow.options.alerts import AlertPolicy
+    from outlast_workflow.primitives.enums import AlertKind
+
+ALERTS: Final = '"alerts":'
+"""What is in the text of each snapshot with an alert policy. In others it is rare: they have no text of users but names
+of errors."""
 
 _TIMEOUTS = ("schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat")
 _ORDER = (
@@ -52,6 +61,7 @@ class ActivityOptions(Value):
         queue: The queue that decides when each attempt begins. It waits there in line, and holds a slot of the queue
             while it runs. Somebody must have defined the queue.
         partition_key: Its partition of the queue, for example a tenant or an API key. Partitions take turns.
+        alerts: When to be told that a deadline of it comes near, or that it takes long.
 
     Timeouts take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds.
 
@@ -61,6 +71,7 @@ class ActivityOptions(Value):
 
     __slots__ = (
         "_snapshot",
+        "alerts",
         "cancellation_type",
         "heartbeat_timeout",
         "heartbeat_us",
@@ -90,6 +101,7 @@ class ActivityOptions(Value):
         "summary",
         "queue",
         "partition_key",
+        "alerts",
     )
 
     task_queue: str | None
@@ -103,6 +115,7 @@ class ActivityOptions(Value):
     summary: str | None
     queue: str | None
     partition_key: str | None
+    alerts: AlertPolicy | None
     schedule_to_start_us: int | None
     start_to_close_us: int | None
     schedule_to_close_us: int | None
@@ -125,6 +138,7 @@ class ActivityOptions(Value):
         summary: str | None = None,
         queue: str | None = None,
         partition_key: str | None = None,
+        alerts: AlertPolicy | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -150,6 +164,7 @@ class ActivityOptions(Value):
             None if summary is None else validate_summary(summary),
             None if queue is None else validate_queue(queue),
             None if partition_key is None else validate_partition_key(partition_key),
+            None if alerts is None else _alerts(alerts),
         )
 
     def _fill(
@@ -162,6 +177,7 @@ class ActivityOptions(Value):
         summary: str | None,
         queue: str | None = None,
         partition_key: str | None = None,
+        alerts: AlertPolicy | None = None,
     ) -> None:
         values: dict[str, Any] = {
             "cancellation_type": cancellation_type,
@@ -171,6 +187,7 @@ class ActivityOptions(Value):
             "summary": summary,
             "queue": queue,
             "partition_key": partition_key,
+            "alerts": alerts,
             "_snapshot": None,
         }
         for name, seconds in timeouts.items():
@@ -198,7 +215,7 @@ class ActivityOptions(Value):
     def snapshot(self) -> Payload:
         """Return what ``ActivityScheduled`` records, unaffected by deploys.
 
-        That is the timeouts in seconds, the retry policy and the cancellation type, each if it was given.
+        That is the timeouts in seconds, the retry policy, the cancellation type and the alerts, each if it was given.
         """
         if self._snapshot is None:
             object.__setattr__(self, "_snapshot", Payload(_snapshot_json(self)))
@@ -257,6 +274,35 @@ class ActivityOptions(Value):
         """
         return self.replace(queue=queue, partition_key=partition_key)
 
+    def with_alerts(
+        self,
+        *at: float,
+        before: Iterable[float | timedelta] = (),
+        after: Iterable[float | timedelta] = (),
+        kinds: Iterable[AlertKind | str] | None = None,
+        signal: str | None = None,
+    ) -> Self:
+        """Return a copy with other alerts: ``with_alerts(0.5, 0.8)``; :class:`AlertPolicy` explains them.
+
+        Args:
+            *at: The shares of a deadline's time that are used up.
+            before: How long ahead of a deadline.
+            after: How long after the activity was scheduled; no deadline is needed.
+            kinds: The deadlines that the shares and ``before`` are about; by default all that are set.
+            signal: The signal that tells the workflow.
+        """
+        from outlast_workflow.options.alerts import AlertPolicy
+
+        policy = AlertPolicy(at=at, before=before, after=after, kinds=kinds, signal=signal)
+        return self.replace(alerts=policy)
+
+
+def _alerts(policy: Any) -> AlertPolicy:
+    # Loaded only for those who want alerts.
+    from outlast_workflow.options.alerts import alerts_of_activity
+
+    return alerts_of_activity(policy)
+
 
 def _timeout(field: str, value: Any) -> int | float | None:
     return None if value is None else timeout_seconds(field, value)
@@ -288,6 +334,8 @@ def _snapshot_json(options: ActivityOptions) -> bytes:
         document["retry_policy"] = options.retry_policy.to_document()
     if options.cancellation_type is not None:
         document["cancellation_type"] = options.cancellation_type.value
+    if options.alerts is not None:
+        document["alerts"] = options.alerts.to_document()
     return orjson.dumps(document)
 
 
@@ -299,7 +347,7 @@ def _read_text(text: str | bytes) -> ActivityOptions:
 def _read(document: dict[str, Any]) -> ActivityOptions:
     options = ActivityOptions.__new__(ActivityOptions)
     policy = document.get("retry_policy")
-    cancellation_type = document.get("cancellation_type")
+    cancellation_type, alerts = document.get("cancellation_type"), document.get("alerts")
     options._fill(
         {name: document.get(f"{name}_timeout") for name in _TIMEOUTS},
         None if policy is None else RetryPolicy.from_document(policy),
@@ -307,5 +355,12 @@ def _read(document: dict[str, Any]) -> ActivityOptions:
         None,
         None if cancellation_type is None else CancellationType(cancellation_type),
         None,
+        alerts=None if alerts is None else _read_alerts(alerts),
     )
     return options
+
+
+def _read_alerts(document: dict[str, Any]) -> AlertPolicy:
+    from outlast_workflow.options.alerts import AlertPolicy
+
+    return AlertPolicy.from_document(document)

@@ -6,7 +6,7 @@ from collections.abc import Container, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import refuse_unknown
@@ -15,6 +15,9 @@ from outlast_workflow.options.search_attributes import SearchValue
 from outlast_workflow.options.start import StartOptions
 from outlast_workflow.options.validation import Seconds
 from outlast_workflow.primitives.enums import DuplicatePolicy
+
+if TYPE_CHECKING:
+    from outlast_workflow.options.alerts import AlertPolicy
 
 
 class AmbientOptions(TypedDict, total=False):
@@ -33,6 +36,7 @@ class AmbientOptions(TypedDict, total=False):
     queue: str | None
     partition_key: str | None
     schedule_to_start_timeout: Seconds | None
+    alerts: AlertPolicy | None
 
 
 _AMBIENT: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("outlast_starting", default=None)

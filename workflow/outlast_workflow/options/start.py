@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, Never, Self
+from typing import TYPE_CHECKING, Any, Final, Never, Self
 
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import refuse_unknown
@@ -23,6 +23,10 @@ from outlast_workflow.options.validation import priority as valid_priority
 from outlast_workflow.primitives.enums import DuplicatePolicy
 from outlast_workflow.primitives.times import from_datetime, iso, microseconds
 from outlast_workflow.primitives.value_object import Value
+
+if TYPE_CHECKING:
+    from outlast_workflow.options.alerts import AlertPolicy
+    from outlast_workflow.primitives.enums import AlertKind
 
 DEFAULT_TASK_QUEUE: Final = "default"
 
@@ -50,6 +54,7 @@ class StartOptions(Value):
             until its chain ends. Its run timeout counts from its admission.
         partition_key: Its partition of the queue, for example a tenant. Partitions take turns.
         schedule_to_start_timeout: How long it may stand in line at most; then it ends as timed out.
+        alerts: When to be told that a deadline of it comes near, or that it takes long. All runs of the chain have it.
 
     Durations take seconds (int, float) or a timedelta. ``…_us`` are the same in microseconds. What is not given comes
     from the scopes of :func:`outlast.starting` around the start, if there are any.
@@ -60,6 +65,7 @@ class StartOptions(Value):
     """
 
     __slots__ = (
+        "alerts",
         "duplicate_policy",
         "execution_deadline",
         "execution_deadline_us",
@@ -94,6 +100,7 @@ class StartOptions(Value):
         "queue",
         "partition_key",
         "schedule_to_start_timeout",
+        "alerts",
     )
 
     execution_timeout: int | float | None
@@ -109,6 +116,7 @@ class StartOptions(Value):
     queue: str | None
     partition_key: str | None
     schedule_to_start_timeout: int | float | None
+    alerts: AlertPolicy | None
     execution_timeout_us: int | None
     execution_deadline_us: int | None
     run_timeout_us: int | None
@@ -139,6 +147,7 @@ class StartOptions(Value):
         queue: str | None = None,
         partition_key: str | None = None,
         schedule_to_start_timeout: float | timedelta | None = None,
+        alerts: AlertPolicy | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -184,6 +193,7 @@ class StartOptions(Value):
                 "queue": None if queue is None else validate_queue(queue),
                 "partition_key": None if partition_key is None else validate_partition_key(partition_key),
                 "schedule_to_start_timeout": waiting,
+                "alerts": None if alerts is None else _alerts(alerts),
                 "execution_timeout_us": None if execution is None else microseconds(execution),
                 "execution_deadline_us": deadline_us,
                 "run_timeout_us": None if run is None else microseconds(run),
@@ -290,6 +300,32 @@ class StartOptions(Value):
         """Return a copy with another limit on how long it may stand in line."""
         return self.replace(schedule_to_start_timeout=timeout)
 
+    def with_alerts(
+        self,
+        *at: float,
+        before: Iterable[float | timedelta] = (),
+        after: Iterable[float | timedelta] = (),
+        at_instant: datetime | None = None,
+        kinds: Iterable[AlertKind | str] | None = None,
+        signal: str | None = None,
+    ) -> Self:
+        """Return a copy with other alerts: ``with_alerts(0.5, 0.8)``; :class:`AlertPolicy` explains them.
+
+        Args:
+            *at: The shares of a deadline's time that are used up.
+            before: How long ahead of a deadline.
+            after: How long after the start; no deadline is needed.
+            at_instant: An instant.
+            kinds: The deadlines that the shares and ``before`` are about; by default all that are set.
+            signal: The signal that tells the workflow itself.
+        """
+        from outlast_workflow.options.alerts import AlertPolicy
+
+        policy = AlertPolicy(
+            at=at, before=before, after=after, at_instant=at_instant, kinds=kinds, signal=signal
+        )
+        return self.replace(alerts=policy)
+
     def with_summary(self, summary: str | None) -> Self:
         """Return a copy with another summary."""
         return self.replace(summary=summary)
@@ -308,6 +344,13 @@ def _deadline(value: Any) -> int:
         return from_datetime(value)
     except ValueError as error:
         raise InvalidOptionError(f"execution deadline: {error}", field="execution_deadline") from None
+
+
+def _alerts(policy: Any) -> AlertPolicy:
+    # Loaded only for those who want alerts.
+    from outlast_workflow.options.alerts import alerts_of_workflow
+
+    return alerts_of_workflow(policy)
 
 
 def _memo(memo: Any) -> dict[str, Any] | None:

@@ -77,6 +77,19 @@ class TimeoutKind(StrEnum):
     RUN_TIMEOUT = "run_timeout"
 
 
+class AlertKind(StrEnum):
+    """What an alert is about: the deadline that comes near, or an instant that no deadline is needed for."""
+
+    EXECUTION = "execution"
+    RUN = "run"
+    SCHEDULE_TO_START = "schedule_to_start"
+    START_TO_CLOSE = "start_to_close"
+    SCHEDULE_TO_CLOSE = "schedule_to_close"
+    AFTER = "after"
+    """It has taken so long."""
+    AT_INSTANT = "at_instant"
+
+
 class RetryState(StrEnum):
     """Why an activity or a workflow was not retried."""
 

@@ -195,6 +195,8 @@ class ActivityCalls:
                 options = self.default_options.merged(options)
             if not (options.is_bounded or run.execution_deadline_at or run.run_deadline_at):
                 raise _unbounded(activity_type)
+            if options.alerts is not None:
+                _check_alerts(options)
             if options.partition_key is not None and options.queue is None:
                 raise _partition_of_nothing(activity_type)
             payload = self.converter.encode_args(args, signature, activity_type)
@@ -291,3 +293,13 @@ def _unbounded(activity_type: str) -> DurableCallError:
         "schedule_to_close_timeout or heartbeat_timeout at the call, on @activity.defn or as the worker's default "
         "activity options, or start the workflow with an execution or run timeout"
     )
+
+
+def _check_alerts(options: ActivityOptions) -> None:
+    assert options.alerts is not None
+    # Loaded only for those who want alerts.
+    from outlast_workflow.options.alerts import OF_ACTIVITIES, check_deadlines
+
+    there = [kind for kind in OF_ACTIVITIES if getattr(options, f"{kind}_timeout") is not None]
+    advice = f"give the activity one, for example {(options.alerts.kinds or OF_ACTIVITIES)[-1]}_timeout"
+    check_deadlines(options.alerts, there, advice)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar, TypeVarTuple, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast, overload
 from uuid import NAMESPACE_OID, uuid5
 
 import orjson
@@ -42,6 +42,9 @@ from outlast_workflow.primitives.payloads import NOT_NEEDED, Payload
 from outlast_workflow.primitives.times import iso
 from outlast_workflow.run.child_failures import BadEnd, child_error
 from outlast_workflow.run.intercepted_calls import StartChild
+
+if TYPE_CHECKING:
+    from outlast_workflow.options.alerts import AlertPolicy
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -301,6 +304,9 @@ class ChildCalls:
                 document[name] = value
         if options.retry_policy is not None:
             document["retry_policy"] = options.retry_policy.to_document()
+        if options.alerts is not None:
+            self._check_alerts(options.alerts, options)
+            document["alerts"] = options.alerts.to_document()
         if options.memo:
             memo = self.converter.encode(options.memo, "the child's memo")
             self.log.check("memo_bytes", len(memo.json))
@@ -310,6 +316,22 @@ class ChildCalls:
             self.log.check("search_attributes_bytes", size_of(attributes))
             document["search_attributes"] = attributes
         return Payload(orjson.dumps(document)) if document else NOTHING
+
+    def _check_alerts(self, alerts: AlertPolicy, options: StartOptions) -> None:
+        # Loaded only for those who want alerts.
+        from outlast_workflow.options.alerts import check_deadlines
+        from outlast_workflow.primitives.enums import AlertKind
+
+        given = {
+            AlertKind.EXECUTION: options.execution_timeout
+            or options.execution_deadline_us
+            # A child may get its parent's as a cap.
+            or self.run.execution_deadline_at,
+            AlertKind.RUN: options.run_timeout,
+            AlertKind.SCHEDULE_TO_START: options.schedule_to_start_timeout,
+        }
+        there = [kind for kind, value in given.items() if value is not None]
+        check_deadlines(alerts, there, "give the child one, for example run_timeout")
 
     def give_up(self, handle: ChildWorkflowHandle[Any]) -> bool:
         """Withdraw or cancel a child; return whether its future is cancelled now, rather than at the child's end."""

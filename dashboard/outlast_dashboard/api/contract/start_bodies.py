@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema
 
-from outlast import RetryPolicy, StartOptions
+from outlast import AlertPolicy, RetryPolicy, StartOptions
 from outlast_dashboard.api.contract.fields import (
     Duration,
     Name,
@@ -19,7 +19,7 @@ from outlast_dashboard.api.contract.fields import (
 )
 from outlast_dashboard.api.contract.models import Body
 from outlast_workflow.options.validation import MAX_INTEGER, MAX_SECONDS, MAX_SUMMARY_LENGTH
-from outlast_workflow.primitives.enums import DuplicatePolicy
+from outlast_workflow.primitives.enums import AlertKind, DuplicatePolicy
 
 
 class RetryPolicyBody(Body):
@@ -62,6 +62,35 @@ class RetryPolicyBody(Body):
         )
 
 
+class AlertsBody(Body):
+    """When to be told of a deadline of the workflow before it passes."""
+
+    at: list[
+        Annotated[StrictFloat, WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1})]
+    ] = Field(default_factory=list, description="Shares of a deadline's time that are used up.")
+    before_seconds: list[Timeout] = Field(default_factory=list, description="How long ahead of a deadline.")
+    after_seconds: list[Timeout] = Field(
+        default_factory=list, description="How long after the start; no deadline is needed."
+    )
+    at_instant: AwareDatetime | None = None
+    kinds: list[AlertKind] | None = Field(
+        default=None,
+        description="The deadlines that shares and leads are about; by default all that are set.",
+    )
+    signal: Segment | None = Field(default=None, description="The signal that tells the workflow itself.")
+
+    def policy(self) -> AlertPolicy:
+        """Return the policy, which the engine's validator checks."""
+        return AlertPolicy(
+            at=self.at,
+            before=self.before_seconds,
+            after=self.after_seconds,
+            at_instant=self.at_instant,
+            kinds=self.kinds,
+            signal=self.signal,
+        )
+
+
 class StartOptionsBody(Body):
     """The options of workflows that are started."""
 
@@ -80,6 +109,7 @@ class StartOptionsBody(Body):
     queue: OwnSegment | None = None
     partition_key: Name | None = None
     schedule_to_start_timeout_seconds: Timeout | None = None
+    alerts: AlertsBody | None = None
 
     def given_options(self) -> dict[str, Any]:
         """Return the options that were given, as :class:`StartOptions` names them."""
@@ -88,7 +118,7 @@ class StartOptionsBody(Body):
             if name in self.model_fields_set:
                 value = getattr(self, name)
                 found[name.removesuffix("_seconds")] = (
-                    value.policy() if isinstance(value, RetryPolicyBody) else value
+                    value.policy() if isinstance(value, RetryPolicyBody | AlertsBody) else value
                 )
         return found
 

@@ -11,6 +11,7 @@ from outlast.cli.common.added_options import Options, option, with_options
 from outlast.client.schedules.update import StartOptionsUpdate
 from outlast.text.attributes import attributes
 from outlast.text.parsing import duration, instant, json_object, retry_policy_of
+from outlast_workflow.options.alerts import read_policy
 from outlast_workflow.options.options import StartOptions
 
 TaskQueue = Annotated[str, typer.Option("--task-queue", help="The task queue whose workers run it.")]
@@ -49,6 +50,10 @@ OPTIONS: Final[Options] = {
         option(
             "--retry-policy", metavar="JSON", help="Start a failed run again, as in '{\"max_attempts\": 3}'."
         ),
+    ),
+    "alerts": (
+        str | None,
+        option("--alerts", metavar="JSON", help="When to be told of a deadline, as in '{\"at\": [0.8]}'."),
     ),
     "attribute": (
         list[str] | None,
@@ -110,6 +115,8 @@ def _read(name: str, value: Any) -> Any:
         return json_object("memo", value)
     if name == "retry_policy":
         return retry_policy_of(value)
+    if name == "alerts":
+        return read_policy(json_object("alerts", value))
     if name == "attribute":
         return attributes(value)
     return value

@@ -23,6 +23,7 @@ from outlast_schedules.specs.spec import Spec
 from outlast_store.schema.rows import ScheduleRow
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import InvalidOptionError, PayloadDecodeError
+from outlast_workflow.options.alerts import AlertPolicy
 from outlast_workflow.options.options import RetryPolicy, StartOptions
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.search_attributes import SearchValue
@@ -51,6 +52,7 @@ class StartOptionsUpdate(TypedDict, total=False):
     queue: str | None
     partition_key: str | None
     schedule_to_start_timeout: Seconds | None
+    alerts: AlertPolicy | None
 
 
 class ScheduleUpdate(TypedDict, total=False):

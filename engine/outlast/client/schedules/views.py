@@ -57,6 +57,7 @@ class ScheduledOptions(View):
     summary: str | None = None
     retry_policy: dict[str, Any] | None = None
     search_attributes: dict[str, Any] | None = None
+    alerts: dict[str, Any] | None = None
 
 
 class ScheduleDescription(View):
@@ -124,7 +125,7 @@ class ScheduleDescription(View):
         return "; ".join(str(spec_from(one)) for one in self.exclude)
 
 
-_SHOWN: Final = tuple(ScheduledOptions.model_fields.keys() - {"retry_policy", "search_attributes"})
+_SHOWN: Final = tuple(ScheduledOptions.model_fields.keys() - {"retry_policy", "search_attributes", "alerts"})
 
 
 class BackfillResult(View):
@@ -206,6 +207,7 @@ def _options(action: str) -> ScheduledOptions:
         **{name: getattr(options, name) for name in _SHOWN},
         retry_policy=None if policy is None else policy.to_document(),
         search_attributes=attributes,
+        alerts=None if options.alerts is None else options.alerts.to_document(),
     )
 
 

@@ -20,6 +20,7 @@ from outlast.client.workflows.update_handle import UpdateHandle, WaitFor, check_
 from outlast_runs.start import Started, StartRun
 from outlast_runs.start_delays.debounce import Debounce, DelayDebounced, StartDebounced
 from outlast_runs.updates import UpdateRequest
+from outlast_store.alerts.marks import check_alerts
 from outlast_store.schema.rows import RunRow
 from outlast_store.transitions.debounces import find_debounce
 from outlast_store.transitions.new_runs import first_run, started_event
@@ -270,6 +271,8 @@ class Starts:
             now=now,
             owner_id=None,
         )
+        if run.alerts is not None:
+            check_alerts(run)
         started = started_event(run, input=payload, seed=environment.random.getrandbits(52))
         if call.headers:
             started.headers = checked_headers(call.headers)

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Table
 
 from outlast.testing.invariants.activities import check_activity, check_attempts, check_failures
 from outlast.testing.invariants.activities import deadlines_of_activity as deadlines
+from outlast.testing.invariants.alerts import check_alerts
 from outlast.testing.invariants.attributes import check_attributes
 from outlast.testing.invariants.chains import (
     check_chains,
@@ -39,6 +40,8 @@ from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import (
     ActivityRow,
+    AlertRow,
+    AlertTimerRow,
     AttemptRow,
     DebounceRow,
     FailureRow,
@@ -146,6 +149,8 @@ class _Checker:
         self.requests = [RequestRow(*row) for row in _all(connection, tables.workflow_requests)]
         self.requests_of: dict[str, list[RequestRow]] = defaultdict(list)
         self.debounces = [DebounceRow(*row) for row in _all(connection, tables.debounces)]
+        self.alert_timers = [AlertTimerRow(*row) for row in _all(connection, tables.alert_timers)]
+        self.alerts = [AlertRow(*row) for row in _all(connection, tables.alerts)]
         self.outbox = [OutboxRow(*row) for row in _all(connection, tables.outbox)]
         self.schedules = [ScheduleRow(*row) for row in _all(connection, tables.schedules)]
         self.streams = [StreamRow(*row) for row in _all(connection, tables.streams)]
@@ -194,6 +199,8 @@ class _Checker:
         for where, what in check_slots(self.queues, self.runs.values(), activities):
             self.say(where, what)
         for where, what in check_outbox(self.outbox, self.runs):
+            self.say(where, what)
+        for where, what in check_alerts(self.alert_timers, self.alerts, self.runs, self.activities):
             self.say(where, what)
         for where, what in check_debounces(self.debounces, self.runs, histories):
             self.say(where, what)

@@ -1,0 +1,124 @@
+"""What is shown of alerts: in a description, and in the list of all, ``client.alerts``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outlast.runtime.alert_log import in_words
+from outlast.runtime.runtime import Runtime
+from outlast.visibility.columns import instant
+from outlast.visibility.views import Alert, AlertsView, ArmedAlert
+from outlast_store.alerts.reads import read_page
+from outlast_store.schema.rows import AlertRow, AlertTimerRow
+from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.validation import integer, validate_name
+from outlast_workflow.primitives.enums import AlertKind
+from outlast_workflow.primitives.times import to_datetime
+
+
+class Alerts:
+    """The alerts of one database that were fired.
+
+    Args:
+        runtime: The database.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def list(
+        self,
+        *,
+        workflow_id: str | None = None,
+        workflow_type: str | None = None,
+        kind: AlertKind | str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[Alert]:
+        """Return a page of alerts, the newest first.
+
+        Args:
+            workflow_id: Only those of this workflow.
+            workflow_type: Only those of workflows of this type.
+            kind: Only those of this kind, for example ``execution`` or ``start_to_close``.
+            after: The id of the last alert of the page before; ``None`` for the first page.
+            limit: Alerts at most, 1 to 1000.
+
+        Raises:
+            InvalidOptionError: Something cannot be used.
+        """
+        for field, value in (
+            ("workflow id", workflow_id),
+            ("workflow type", workflow_type),
+            ("after", after),
+        ):
+            if value is not None:
+                validate_name(field, value)
+        rows = await self._runtime.read(
+            read_page,
+            after,
+            integer("limit", limit, 1, 1000),
+            workflow_id=workflow_id,
+            workflow_type=workflow_type,
+            kind=checked_kind(kind),
+        )
+        return [alert_view(row) for row in rows]
+
+
+def checked_kind(kind: str | None) -> str | None:
+    """Return the kind of alerts to list.
+
+    Raises:
+        InvalidOptionError: There is no such kind.
+    """
+    if kind is None:
+        return None
+    try:
+        return AlertKind(kind).value
+    except ValueError:
+        raise InvalidOptionError(
+            f"alert kind must be one of {', '.join(AlertKind)}, not {kind!r:.40}", field="kind"
+        ) from None
+
+
+def alert_view(row: AlertRow) -> Alert:
+    """Return an alert as people and programs are shown it."""
+    return Alert(
+        alert_id=row.alert_id,
+        workflow_id=row.workflow_id,
+        run_id=row.run_id,
+        workflow_type=row.workflow_type,
+        task_queue=row.task_queue,
+        activity_id=row.activity_id or None,
+        activity_type=row.activity_type,
+        attempt=row.attempt or None,
+        kind=AlertKind(row.kind),
+        mark=row.mark,
+        text=in_words(row),
+        deadline_at=instant(row.deadline_at),
+        due_at=to_datetime(row.due_at),
+        fired_at=to_datetime(row.fired_at),
+    )
+
+
+def alerts_view(armed: Sequence[AlertTimerRow], fired: Sequence[AlertRow]) -> AlertsView:
+    """Return the alerts of a description.
+
+    Args:
+        armed: What is armed.
+        fired: What was fired.
+    """
+    return AlertsView(
+        armed=tuple(
+            ArmedAlert(
+                activity_id=row.activity_id or None,
+                attempt=row.attempt or None,
+                kind=AlertKind(row.kind),
+                mark=row.mark,
+                deadline_at=instant(row.deadline_at),
+                due_at=to_datetime(row.due_at),
+            )
+            for row in armed
+        ),
+        fired=tuple(alert_view(row) for row in fired),
+    )

@@ -1,0 +1,106 @@
+"""Keeping what is armed in step with the rows: each batch compares what its rows armed before with what they arm now.
+
+The rows of ``alert_timers`` of a run are guarded by the lock of its row, those of an activity by the lock of the
+activity's. A batch has written those rows when it comes here, so their locks are held, whoever changed what.
+
+A mark is armed when its deadline is set, unless it has passed already by then, and moves with its deadline. A mark that
+was fired is armed no more, but the row does not know that: where its deadline moves afterwards it is armed again, and
+whoever is to fire it finds that it was fired (:class:`outlast_watchdog.alerts.FireAlerts`). What a whole chain has
+once goes from each run to the next, even where it is due already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from outlast_store.alerts.marks import OF_CHAINS, RUN, Marks, marks_of_activity, marks_of_run
+from outlast_store.database.raw_connection import RawConnection
+from outlast_store.database.sql_text import Values
+from outlast_store.database.statements import Statements
+from outlast_store.schema import tables
+from outlast_store.schema.rows import AlertTimerKey
+
+KEY = ("run_id", "activity_id", "kind", "mark")
+
+Changed = tuple[dict[str, Any], dict[str, Any] | None]
+"""A row's values, and as they were (``None``: the row is new)."""
+_NONE: Marks = {}
+
+
+def arm(
+    raw: RawConnection,
+    statements: Statements,
+    now: int,
+    runs: Iterable[Changed],
+    activities: Iterable[Changed],
+    fired: Iterable[AlertTimerKey],
+) -> list[int]:
+    """Delete and insert what is armed for rows with a policy; return when what was armed is due.
+
+    Args:
+        raw: The transaction's connection.
+        statements: The statements of its database family.
+        now: The instant of the transaction, in microseconds.
+        runs: The runs with a policy.
+        activities: The activities with one.
+        fired: What is armed no more because it was fired, or came too late.
+    """
+    removed = set(fired)
+    added: dict[AlertTimerKey, Values] = {}
+    begun: dict[str, tuple[str, Marks]] = {}
+    for row, before in runs:
+        run_id = row["run_id"]
+        marks = marks_of_run(row)
+        _compare(run_id, RUN, _NONE if before is None else marks_of_run(before), marks, now, removed, added)
+        if before is None and row["previous_run_id"] is not None:
+            passed = {key: mark for key, mark in marks.items() if key[0] in OF_CHAINS and mark.due_at <= now}
+            if passed:
+                begun[row["previous_run_id"]] = run_id, passed
+    for row, before in activities:
+        was = _NONE if before is None else marks_of_activity(before)
+        _compare(row["run_id"], row["activity_id"], was, marks_of_activity(row), now, removed, added)
+    if begun:
+        _take_over(raw, statements, begun, added)
+    if removed:
+        statements.delete(raw, tables.alert_timers, KEY, sorted(removed))
+    if added:
+        statements.insert(raw, tables.alert_timers, list(added.values()))
+    return [values[5] for values in added.values()]
+
+
+def _compare(
+    run_id: str,
+    activity_id: int,
+    was: Marks,
+    marks: Marks,
+    now: int,
+    removed: set[AlertTimerKey],
+    added: dict[AlertTimerKey, Values],
+) -> None:
+    for key, mark in was.items():
+        if marks.get(key) != mark:
+            removed.add((run_id, activity_id, *key))
+    for key, mark in marks.items():
+        old = was.get(key)
+        if old == mark:
+            continue
+        known = old is not None and old.attempt == mark.attempt
+        # What has passed before it was armed is not fired; what lies ahead stays armed wherever it moves to.
+        if mark.due_at > now or (known and old is not None and old.due_at > now):
+            added[run_id, activity_id, *key] = (run_id, activity_id, *key, *mark)
+
+
+def _take_over(
+    raw: RawConnection,
+    statements: Statements,
+    begun: dict[str, tuple[str, Marks]],
+    added: dict[AlertTimerKey, Values],
+) -> None:
+    """Arm for new runs what is due and was still armed for the runs before them in their chains."""
+    keys: Sequence[Values] = [
+        (previous, RUN, *key) for previous, (_, passed) in begun.items() for key in passed
+    ]
+    for previous, activity_id, kind, mark, *_ in statements.read(raw, tables.alert_timers, KEY, sorted(keys)):
+        run_id, passed = begun[previous]
+        added[run_id, activity_id, kind, mark] = (run_id, activity_id, kind, mark, *passed[kind, mark])
