@@ -18,6 +18,7 @@ PROGRAMS = [
     "codecs.md",
     "concepts.md",
     "dags.md",
+    "alerts.md",
     "dashboard.md",
     "deferring.md",
     "determinism.md",

@@ -180,6 +180,7 @@ class Stage:
             "activity_executions",
             "timers",
             "schedules",
+            "alert_timers",
             "outlast_outbox",
             "history_events",
             "workflow_instances",

@@ -102,6 +102,7 @@ async def test_open_deadlines_are_counted_when_somebody_collects(stage: Stage, r
         "activities": 3,
         "timers": 4,
         "schedules": 0,
+        "alerts": 0,
     }
     stage.clock.advance(5)
     await watchdog.run_pass()
@@ -111,6 +112,7 @@ async def test_open_deadlines_are_counted_when_somebody_collects(stage: Stage, r
         "activities": 0,
         "timers": 4,
         "schedules": 0,
+        "alerts": 0,
     }
 
 

@@ -45,6 +45,10 @@ FILL_SCHEDULES = """
     SELECT 'schedule-' || n, 1, 'Order', 'default', 'null', '{{}}', '{{}}', 'skip', 'latest',
         0, {false}, 0, {start} + n, 0, 0, 0, 0, 0 FROM ({numbers}) AS numbers"""
 
+FILL_ALERTS = """
+    INSERT INTO alert_timers (run_id, activity_id, kind, mark, attempt, due_at)
+    SELECT 'run-' || n, 0, 'after', '+60s', 0, {start} + n FROM ({numbers}) AS numbers"""
+
 NUMBERS = {
     "sqlite": f"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {MANY}) SELECT n FROM c",
     "postgresql": f"SELECT n FROM generate_series(1, {MANY}) AS n",
@@ -63,6 +67,7 @@ PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
             "ix_activities_deadline",
             "ix_timers_fire_at",
             "ix_schedules_look",
+            "ix_alert_timers_due",
             "ix_runs_owned",
             "ix_outbox_refused",
             "ix_outbox_waiting",
@@ -70,12 +75,19 @@ PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
     ),
     (
         due.NEXT_DEADLINES,
-        (START, START, START, START),
-        ("ix_runs_deadline", "ix_activities_deadline", "ix_timers_fire_at", "ix_schedules_look"),
+        (START, START, START, START, START),
+        (
+            "ix_runs_deadline",
+            "ix_activities_deadline",
+            "ix_timers_fire_at",
+            "ix_alert_timers_due",
+            "ix_schedules_look",
+        ),
     ),
     (due.DUE_RUNS, (START + 20, -1, -1, "", 10), ("ix_runs_deadline",)),
     (due.DUE_ACTIVITIES, (START + 20, -1, -1, "", 0, 10), ("ix_activities_deadline",)),
     (due.DUE_TIMERS, (START + 20, -1, -1, "", 0, 10), ("ix_timers_fire_at",)),
+    (due.DUE_ALERTS, (START + 20, -1, -1, "", 0, "", "", 10), ("ix_alert_timers_due",)),
     (due.DUE["runs"], (START + 20, 10), ("ix_runs_deadline",)),
     (due.DUE["activities"], (START + 20, 10), ("ix_activities_deadline",)),
     (due.LOST_OWNERS, (), ("ix_runs_owned",)),
@@ -89,7 +101,7 @@ PLANS: list[tuple[str, tuple[Any, ...], tuple[str, ...]]] = [
 async def test_every_scan_reads_its_partial_index_and_no_table(stage: Stage) -> None:
     backend = stage.runtime.database.backend
     false = "0" if backend == "sqlite" else "false"
-    for text in (FILL_RUNS, FILL_ACTIVITIES, FILL_TIMERS, FILL_SCHEDULES, FILL_OUTBOX):
+    for text in (FILL_RUNS, FILL_ACTIVITIES, FILL_TIMERS, FILL_SCHEDULES, FILL_ALERTS, FILL_OUTBOX):
         await stage.sql(text.format(start=START, false=false, numbers=NUMBERS[backend]))
     with stage.runtime.database.writer() as connection:
         connection.exec_driver_sql("ANALYZE")
@@ -98,7 +110,7 @@ async def test_every_scan_reads_its_partial_index_and_no_table(stage: Stage) -> 
         plan = "\n".join(str(row) for row in stage.runtime.read_now(fetch, f"{explain} {text}", values))
         for index in indexes:
             assert index in plan, f"{text}\n{plan}"
-        for table in ("workflow_runs", "activity_executions", "timers", "schedules"):
+        for table in ("workflow_runs", "activity_executions", "timers", "schedules", "alert_timers"):
             assert f"Seq Scan on {table}" not in plan, f"{text}\n{plan}"
             assert f"SCAN {table}'" not in plan, f"{text}\n{plan}"
     await stage.wipe()

@@ -20,6 +20,9 @@ from outlast.cli.common.tables import FittedTable, Paragraph
 from outlast.client.client import Client
 from outlast.text.wording import ago, at, capped, clock, counted, label, words
 from outlast.visibility.views import (
+    Alert,
+    AlertsView,
+    ArmedAlert,
     FailureCause,
     FailureView,
     PendingActivity,
@@ -92,6 +95,8 @@ def _show_description(found: WorkflowDescription) -> None:
         show("", _signals(found.pending_signals, receives=bool(found.receiving)))
     if found.streams:
         show("", _streams(found.streams))
+    if found.alerts.armed or found.alerts.fired:
+        show("", _alerts(found.alerts, now))
     failures = _alike(_untold(found))
     if failures:
         show("", Text("latest failures", style="bold"))
@@ -296,6 +301,19 @@ def _streams(streams: Sequence[StreamView]) -> FittedTable:
     for stream in streams[:MOST_SHOWN]:
         ended = f"closed {clock(stream.closed_at)}" if stream.closed_at is not None else ""
         made.add_row(stream.name, f"{stream.items:,}", f"{stream.bytes:,}", ended)
+    return made
+
+
+def _alerts(alerts: AlertsView, now: datetime) -> FittedTable:
+    made = table("WHEN", "KIND", "MARK", "ACTIVITY", "", title="alerts", drop=("ACTIVITY",))
+    shown: list[tuple[Alert | ArmedAlert, str]] = [
+        (alert, ago(alert.fired_at, now)) for alert in reversed(alerts.fired[: MOST_SHOWN // 2])
+    ]
+    shown += [(alert, at(alert.due_at, now)) for alert in alerts.armed[: MOST_SHOWN // 2]]
+    for alert, when in shown:
+        activity = "" if alert.activity_id is None else str(alert.activity_id)
+        state = Text("fired", style="yellow") if isinstance(alert, Alert) else Text("armed")
+        made.add_row(when, alert.kind.value, alert.mark, activity, state)
     return made
 
 
