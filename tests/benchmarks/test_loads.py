@@ -38,6 +38,8 @@ TINY = loads.Sizes(
     line=(200, 800),
     tenants=(450, 900),
     line_rounds=1,
+    foreign=(10, 50),
+    foreign_rounds=1,
 )
 
 
@@ -81,6 +83,13 @@ def test_a_workflow_costs_the_same_however_many_runs_there_are(tmp_path: Path, i
 def test_a_look_at_a_queue_asks_the_same_however_much_waits(tmp_path: Path, invariants: list[str]) -> None:
     figures = run(tmp_path, "sqlite", "l")
     assert len(figures) == 6
+    assert [one["value"] for one in figures if "statements" in one["what"]] == [0, 0]
+    invariants.clear()  # most of its rows were put there without a history
+
+
+def test_a_claim_asks_the_same_however_much_its_worker_lacks(tmp_path: Path, invariants: list[str]) -> None:
+    figures = run(tmp_path, "sqlite", "n")
+    assert len(figures) == 4
     assert [one["value"] for one in figures if "statements" in one["what"]] == [0, 0]
     invariants.clear()  # most of its rows were put there without a history
 
