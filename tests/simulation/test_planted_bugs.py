@@ -1,4 +1,8 @@
-"""The simulation sees: bugs that somebody might write are each caught within 348 seeds."""
+"""The simulation sees: bugs that somebody might write are each caught within so many seeds.
+
+Most of the time goes into the bugs whose seed is out of date, for the search begins at the first again. ``python -m
+tests.simulation --bugs`` tells the seed of each.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +95,8 @@ SEEN_BY = {
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def caught_by(name: str) -> tuple[int, list[str]]:
-    """A seed that shows a bug, and what it says."""
+def caught_by(name: str) -> tuple[int, list[str]] | None:
+    """A seed that shows a bug, and what it says, if one of so many does."""
     with planted(name):
         for count, seed in enumerate(dict.fromkeys([SEEN_BY.get(name, 0), *range(WITHIN)])):
             found = simulate(seed).violations
@@ -100,10 +104,9 @@ def caught_by(name: str) -> tuple[int, list[str]]:
                 gc.collect()
             if found:
                 return seed, found
-    pytest.fail(f"{name} was not caught within {WITHIN} seeds")
+    return None
 
 
 @pytest.mark.parametrize("name", sorted(BUGS))
 def test_a_planted_bug_is_caught(name: str) -> None:
-    seed, found = caught_by(name)
-    print(f"{name}: seed {seed}: {found[0]}")
+    assert caught_by(name) is not None, f"{name} was not caught within {WITHIN} seeds"
