@@ -78,6 +78,16 @@ def test_what_events_may_say_is_in_some_history(kind: str, field: str) -> None:
     assert any(event["type"] == kind and event["payload"].get(field) for event in all_events())
 
 
+def test_what_a_declaration_says_is_in_some_history() -> None:
+    called = [event["payload"] for event in all_events() if event["type"] == "ActivityScheduled"]
+    assert {
+        bool(one["options"].get("transactional")) for one in called if one["activity_type"] == "book"
+    } == {
+        True,
+        False,
+    }
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_they_replay(path: Path) -> None:
     programs = programs_of(path)
