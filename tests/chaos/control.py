@@ -235,7 +235,8 @@ def _kill_at(at: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         left -= 1
 
-    begin, together = RawConnection.__init__, RawConnection.together
+    patched: Any = RawConnection
+    begin, together = patched.__init__, patched.together
 
     def counted(raw: Any, connection: Any) -> None:
         begin(raw, connection)
@@ -264,5 +265,4 @@ def _kill_at(at: int) -> None:
 
         return Block()
 
-    RawConnection.__init__ = counted  # type: ignore[assignment,method-assign]
-    RawConnection.together = all_together  # type: ignore[method-assign,assignment]
+    patched.__init__, patched.together = counted, all_together

@@ -7,7 +7,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -41,7 +41,7 @@ async def ended(some: ForkServerProcess) -> int | None:
 
 
 @asynccontextmanager
-async def running(*some: ForkServerProcess) -> AsyncIterator[None]:
+async def running(*some: ForkServerProcess) -> AsyncGenerator[None]:
     """Leave none of these processes behind."""
     try:
         yield
