@@ -224,7 +224,13 @@ class Runtime:
     async def read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a query function of :mod:`outlast_store.reads` with its arguments, and return its result."""
+        """Run a query function of :mod:`outlast_store.reads` with its arguments, and return its result.
+
+        Raises:
+            JournalClosedError: The last client has been closed.
+            StoreError: The database cannot be read.
+        """
+        self._refuse_when_closed()
         if self._pool is None:
             return self.read_now(query, *args, **kwargs)
         return await self.loop.run_in_executor(self._pool, lambda: self.read_now(query, *args, **kwargs))
@@ -233,6 +239,7 @@ class Runtime:
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run a query that may take long: always on a thread, so that the event loop stays responsive."""
+        self._refuse_when_closed()
         if self._pool is None and self.environment.threads and not self.url.memory:
             self._pool_aside = self._pool_aside or ThreadPoolExecutor(1, "outlast-listing")
             return await self.loop.run_in_executor(
@@ -248,13 +255,17 @@ class Runtime:
         Raises:
             JournalClosedError: The last client has been closed.
         """
-        if self._closed:
-            raise JournalClosedError
+        self._refuse_when_closed()
         try:
             with self.database.reader() as connection:
                 return query(connection, *args, **kwargs)
         except SQLAlchemyError as error:
             raise translate(error, self.url) from error
+
+    def _refuse_when_closed(self) -> None:
+        """The threads that read are gone then, and an executor's own error would say nothing of a client."""
+        if self._closed:
+            raise JournalClosedError
 
     # --- what other processes write ---------------------------------------------------------------------------------
 
