@@ -30,6 +30,7 @@ from outlast.errors import (
 )
 from outlast.histories.retention import Retention
 from outlast.interceptors import Forked, ForkWorkflow, Interceptor
+from outlast_store.transitions.deletion import DeleteChainStep
 
 calls: list[str] = []
 NEARLY = {"of": "x" * 10}
@@ -428,6 +429,21 @@ async def test_a_fork_has_the_streams_of_its_point(engine: MakeEnvironment) -> N
             told = [item.value async for item in fork.stream("told")]
             assert told == ["told 1", "told 0"]
         assert [item.value async for item in handle.stream("words")] == words
+
+
+async def test_a_fork_has_what_runs_have_published_that_are_gone(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[publishing], activities=[tell]) as env:
+        handle = await env.client.start(publishing, 1, id="w")
+        await handle.result()
+        words = [item.value async for item in handle.stream("words")]
+        last = (await handle.describe()).run
+        # A deletion that was interrupted: it begins with the first run.
+        assert await env.client.runtime.journal.apply(DeleteChainStep(last.first_run_id, last.run_id, "w"))
+        fork = await env.client.fork("w", id="late")
+        await fork.result()
+        assert [item.value async for item in fork.stream("words")] == words == ["begin 1", "begin 0", "end"]
+        assert [item.value async for item in fork.stream("told")] == ["told 1", "told 0"]
+        await env.client.delete("w")
 
 
 class Watching(Interceptor):
