@@ -133,6 +133,7 @@ class ScheduleHandle:
             await check_fire(self._context, [edited], self._context.runtime.environment.clock.now())
         await self._change(edit)
 
+    @explained("delete", "handle.delete()")
     async def delete(self) -> None:
         """Delete the schedule. The workflows that it has started stay.
 
