@@ -122,8 +122,9 @@ def test_without_anything_to_run_there_is_no_worker(sqlite_url: str) -> None:
     ],
 )
 def test_a_wrong_option_is_named_by_the_call(options: dict[str, Any], named: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"workflows": [painted], **options}
     with pytest.raises(OutlastError, match=named):
-        outlast.lifespan(f"sqlite:///{tmp_path}/shop.db", **{"workflows": [painted], **options})
+        outlast.lifespan(f"sqlite:///{tmp_path}/shop.db", **given)
     with pytest.raises(InvalidUrlError):
         outlast.lifespan("shop.db")
     assert not [*tmp_path.iterdir()]
