@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.dashboard.browsing import ask, served, working
 
-from outlast import Client, StartOptions
+from outlast import Client, Every, StartOptions
 from outlast.visibility.views import WorkflowDescription
 
 SCREENSHOTS = os.environ.get("OUTLAST_SCREENSHOTS")
@@ -249,6 +250,60 @@ def test_what_is_selected_stays_selected_while_the_page_is_live(
         page.get_by_role("button", name="Terminate 2 workflows now").click()
         expect(page.get_by_role("status")).to_have_text("Done for 2 workflows.")
         assert ask(sqlite_url, lambda client: client.count(status="terminated")) == 2
+        page.goto("about:blank")
+
+
+def test_the_pages_of_queues_and_schedules_keep_their_place_while_they_are_live(
+    sqlite_url: str, page: Page, tmp_path: Path
+) -> None:
+    """An update moves neither what is read nor what is focused, also where it puts a row before it."""
+
+    async def fill(client: Client) -> None:
+        for number in range(40):
+            await client.queues.define(f"q-{number:02}", concurrency=1)
+            await client.schedules.create(f"s-{number:02}", "Nobody", spec=Every(3600))
+        for number in range(40):
+            options = StartOptions(queue="q-30", partition_key=f"tenant-{number:02}")
+            await client.start("Nobody", id=f"n-{number:02}", options=options)
+
+    def place(page: Page) -> tuple[int, str | None]:
+        return page.evaluate("Math.round(scrollY)"), page.evaluate("document.activeElement.textContent")
+
+    ask(sqlite_url, fill)
+    with served(sqlite_url, tmp_path, tokens=False) as (address, _):
+        page.set_viewport_size({"width": 1280, "height": 400})
+        cases: list[tuple[str, str, Callable[[Client], Coroutine[Any, Any, Any]], str]] = [
+            ("/queues", "q-30", lambda client: client.queues.define("a-new-one"), "a-new-one"),
+            (
+                "/schedules",
+                "s-30",
+                lambda client: client.schedules.create("a-new-one", "Nobody", spec=Every(60)),
+                "a-new-one",
+            ),
+            ("/queues/q-30", "tenant-05", lambda client: client.queues.pause("q-30", "by hand"), "by hand"),
+            (
+                "/schedules/s-30",
+                "",
+                lambda client: client.schedules.handle("s-30").pause("by hand"),
+                "by hand",
+            ),
+        ]
+        for path, focused, change, shown in cases:
+            page.goto(address + path)
+            expect(page.locator("#live")).to_have_text("live")
+            if focused:
+                page.get_by_role("link", name=focused, exact=True).focus()
+            else:
+                page.locator("#action-more > summary").focus()
+            page.evaluate("scrollBy(0, 60)")
+            before = place(page)
+            ask(sqlite_url, change)
+            expect(page.get_by_text(shown, exact=False).first).to_be_attached()
+            after = place(page)
+            assert after[1] == before[1], path
+            # A row that comes before what is read may move it by its own height.
+            assert abs(after[0] - before[0]) <= 120, path
+            assert before[0] > 0 or not focused
         page.goto("about:blank")
 
 

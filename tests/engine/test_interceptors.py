@@ -650,7 +650,7 @@ class Senders(Interceptor):
 
 @workflow.defn
 async def receiving() -> list[Any]:
-    heard = []
+    heard: list[Any] = []
     for _ in range(3):
         try:
             heard.append([await workflow.receive("word"), sender.get()])
