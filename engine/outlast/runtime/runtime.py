@@ -230,16 +230,19 @@ class Runtime:
             JournalClosedError: The last client has been closed.
             StoreError: The database cannot be read.
         """
-        self._refuse_when_closed()
         if self._pool is None:
             return self.read_now(query, *args, **kwargs)
+        if self._closed:
+            # The threads are gone, and an executor's own error would say nothing of a client.
+            raise JournalClosedError
         return await self.loop.run_in_executor(self._pool, lambda: self.read_now(query, *args, **kwargs))
 
     async def read_aside(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run a query that may take long: always on a thread, so that the event loop stays responsive."""
-        self._refuse_when_closed()
+        if self._closed:
+            raise JournalClosedError
         if self._pool is None and self.environment.threads and not self.url.memory:
             self._pool_aside = self._pool_aside or ThreadPoolExecutor(1, "outlast-listing")
             return await self.loop.run_in_executor(
@@ -255,17 +258,13 @@ class Runtime:
         Raises:
             JournalClosedError: The last client has been closed.
         """
-        self._refuse_when_closed()
+        if self._closed:
+            raise JournalClosedError
         try:
             with self.database.reader() as connection:
                 return query(connection, *args, **kwargs)
         except SQLAlchemyError as error:
             raise translate(error, self.url) from error
-
-    def _refuse_when_closed(self) -> None:
-        """The threads that read are gone then, and an executor's own error would say nothing of a client."""
-        if self._closed:
-            raise JournalClosedError
 
     # --- what other processes write ---------------------------------------------------------------------------------
 
