@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from uuid import uuid4
 
@@ -45,7 +45,7 @@ async def ship(order: int) -> int:
 
 
 @contextmanager
-def role_with(url: str, *privileges: str) -> Iterator[Connection]:
+def role_with(url: str, *privileges: str) -> Generator[Connection]:
     """A connection as a role that may do this with the engine's tables, and owns a table of orders."""
     engine = create_engine(DatabaseUrl.parse(url).sqlalchemy_url, isolation_level="AUTOCOMMIT")
     name = f"shop_{uuid4().hex}"
