@@ -32,7 +32,7 @@ SEEN_BY = {
     "failures_pause_again": 56,
     "folds_fire_twice": 17,
     "forks_keep_the_old_seed": 2,
-    "forks_take_open_children": 260,
+    "forks_take_open_children": 55,
     "guests_do_not_check_the_token": 293,
     "heartbeats_count_from_their_write": 8,
     "heartbeats_not_looked_at_again": 46,
