@@ -213,7 +213,8 @@ def lacking(types: list[str]) -> dict[str, Callable[[Connection], object]]:
         return run
 
     def claim_runs(connection: Connection) -> list[tuple[int, str]]:
-        batch: Any = SimpleNamespace(now=NOW, scan=scan(connection))
+        raw = SimpleNamespace(qmark=connection.dialect.name == "sqlite")
+        batch: Any = SimpleNamespace(now=NOW, scan=scan(connection), raw=raw)
         return run_owners.scan_claimable_runs(batch, ["default"], types, 10)
 
     return {

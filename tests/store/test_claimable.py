@@ -83,7 +83,8 @@ def test_claims_find_the_oldest_runs_of_known_types(database: Database) -> None:
     rows = many_runs(random)
     with database.writer() as connection:
         insert_runs(connection, rows)
-    batch: Any = SimpleNamespace(now=NOW, scan=scan_of(database))
+    raw = SimpleNamespace(qmark=database.backend == "sqlite")
+    batch: Any = SimpleNamespace(now=NOW, scan=scan_of(database), raw=raw)
     for _ in range(40):
         queues, types = worker(random)
         free = [

@@ -28,21 +28,29 @@ def scan_claimable_runs(
     if len(ranges) > MOST_RANGES:
         text = f"{types_among(RUNS, len(task_queues), len(types))} SELECT task_queue, type FROM known"
         ranges = batch.scan(text, (*task_queues, *types))
+    sqlite = batch.raw.qmark
+    more: Values = () if sqlite else (limit,)
     found: list[tuple[int, str]] = []
     for some in split(ranges):
-        values = [value for one in some for value in (*one, batch.now, batch.now)]
-        found += [(row[0], row[1]) for row in batch.scan(_claimable_text(len(some)), (*values, limit))]
+        values = [value for one in some for value in (*one, batch.now, batch.now, *more)]
+        rows = batch.scan(_claimable_text(len(some), sqlite=sqlite), (*values, limit))
+        found += [(row[0], row[1]) for row in rows]
     found.sort()
     return found[:limit]
 
 
 @lru_cache(64)
-def _claimable_text(ranges: int) -> str:
+def _claimable_text(ranges: int, *, sqlite: bool) -> str:
+    """Return what merges ranges, which the index keeps in order: each is read no further than it is needed.
+
+    PostgreSQL merges only ranges that are ordered by themselves; SQLite would then read each up to the limit.
+    """
     text = (
         "SELECT wake_at, run_id FROM workflow_runs WHERE owner_id IS NULL AND slot_queue IS NULL "
         "AND task_queue = ? AND workflow_type = ? AND wake_at <= ? AND not_before <= ?"
     )
-    # Both databases merge the ranges, which the index keeps in order, and stop at the limit.
+    if not sqlite:
+        text = f"SELECT * FROM ({text} ORDER BY wake_at LIMIT ?) AS range_"
     return f"{' UNION ALL '.join([text] * ranges)} ORDER BY wake_at LIMIT ?"
 
 
