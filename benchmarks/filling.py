@@ -89,6 +89,7 @@ def fill_waiting(
     workflow: str = WORKFLOW_TYPE,
     input: Callable[[int], object] = argument,
     copies: int = 0,
+    name: str = "waiting",
 ) -> None:
     """Add runs that wait for a worker, each with its first event, in the line of a queue or past all queues.
 
@@ -100,6 +101,7 @@ def fill_waiting(
         workflow: Their type.
         input: The argument of each, by its number.
         copies: How many copies of each stand behind all of them, without histories: so a line gets long in little time.
+        name: What their workflow ids begin with.
     """
     environment = Environment()
     instances: list[Values] = []
@@ -116,7 +118,7 @@ def fill_waiting(
             now = first + number
             run = first_run(
                 run_id=environment.ids.next(),
-                workflow_id=f"waiting-{number}",
+                workflow_id=f"{name}-{number}",
                 workflow_type=workflow,
                 task_queue="default",
                 options=StartOptions(queue=queue, partition_key=partition(number)),

@@ -3,8 +3,8 @@
 d: durable timers. e: signals and updates to one run, from the worker's process and from another. g: recovery from
 SIGKILL. h: memory of cached, evicted, ended and stored runs. i: what many runs in the database do to one workflow.
 j: a sync activity that computes next to the rest, and a second worker process. k: queues at work. l: admission from
-queues, alone. m: items of streams. Every result is checked. The exit code
-is 1 if one is wrong; it never is for a missed target.
+queues, alone. m: items of streams. n: claims behind runs of other types. Every result is checked. The exit code is 1 if
+one is wrong; it never is for a missed target.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from benchmarks import (
     loads_recovery,
     loads_streams,
     loads_timers,
+    loads_types,
     scaling,
 )
 from benchmarks.databases import BACKENDS, Backend, Databases
@@ -70,6 +71,8 @@ class Sizes:
     line_rounds: int = 25
     items: int = 500
     published: int = 200_000
+    foreign: tuple[int, int] = (1_000, 1_000_000)
+    foreign_rounds: int = 25
 
 
 QUICK = Sizes(
@@ -98,6 +101,8 @@ QUICK = Sizes(
     line=(500, 10_000),
     tenants=(500, 1_000),
     line_rounds=5,
+    foreign=(100, 10_000),
+    foreign_rounds=5,
 )
 """The sizes for ``--quick``: about two minutes, to see that everything works."""
 
@@ -186,6 +191,11 @@ def admission(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figu
     ]
 
 
+def types(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Measure load n."""
+    return loads_types.measure(databases, backend, sizes.foreign, sizes.foreign_rounds)
+
+
 LOADS: dict[str, Load] = {
     "d": timers,
     "e": messages,
@@ -196,6 +206,7 @@ LOADS: dict[str, Load] = {
     "k": queues,
     "l": admission,
     "m": streams,
+    "n": types,
 }
 
 

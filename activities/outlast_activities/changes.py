@@ -21,7 +21,7 @@ from outlast_activities.attempts import (
 from outlast_activities.deadlines import passed
 from outlast_activities.heartbeats import Due, beat
 from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
-from outlast_store.reads.activities import claimable, claimable_locally
+from outlast_store.reads.activities import claimable_locally, find_claimable
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.schema.tables import history_events, workflow_runs
 from outlast_store.transitions.run_deadlines import deadline_passed
@@ -114,11 +114,11 @@ class ClaimActivities(BaseChange):
         return describe_claimed(batch, rows, self.worker_id)
 
     def _waiting(self, batch: Batch) -> list[ActivityKey]:
-        """Return what may be claimed, by one statement that reads one index range per queue and priority."""
+        """Return what may be claimed."""
         # An earlier claim of the same batch has taken these, which the scan still finds.
         taken = batch.activities_taken
-        text, values = claimable(self.task_queues, sorted(self.types), batch.now, self.limit + taken)
-        found = [(row[0], row[1]) for row in batch.scan(text, values)]
+        types = sorted(self.types)
+        found = find_claimable(batch.scan, self.task_queues, types, batch.now, self.limit + taken)
         if taken:
             found = [key for key in found if _is_pending(batch.activity(*key))]
         return found[: self.limit]

@@ -225,7 +225,14 @@ class ActivityDefinition(Generic[P, T]):
                 args = self._by_position(args, kwargs)
             except DurableCallError as error:
                 raise machine.log.refuse(error) from None
-        return machine.calls.schedule(self.name, args, signature, self.options, signature.result_hint)
+        return machine.calls.schedule(
+            self.name,
+            args,
+            signature,
+            self.options,
+            signature.result_hint,
+            transactional=bool(self.transactional),
+        )
 
     def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Return a durable call's arguments by position, as histories have them."""

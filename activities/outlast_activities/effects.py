@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
     BigInteger,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    Transaction,
     delete,
     insert,
     select,
@@ -45,6 +47,9 @@ T = TypeVar("T")
 
 LONGEST_NAME: Final = 100
 _CLOCK: Final = SystemClock()
+
+_noted_in: WeakKeyDictionary[Transaction, set[tuple[str, int, str]]] = WeakKeyDictionary()
+"""What was noted in transactions that are open, as far as they noted it first."""
 
 metadata = MetaData()
 effects = Table(
@@ -156,7 +161,29 @@ def _is(key: tuple[str, int, str]) -> tuple[Any, ...]:
 
 
 def _note(connection: Connection, key: tuple[str, int, str]) -> Any:
-    """Note an effect; return what was noted before, or ``None`` if this is the first time."""
+    """Note an effect; return what was noted before, or ``None`` if this is the first time.
+
+    Raises:
+        InvalidOptionError: It was noted before in this very transaction, so two effects have one name.
+        EffectsTableMissingError: The database has no table of effects.
+    """
+    noted = _insert_or_find(connection, key)
+    # It is still the one in which the note was written: a statement has begun it.
+    transaction = connection.get_transaction()
+    if transaction is not None:
+        first = _noted_in.setdefault(transaction, set())
+        if noted is None:
+            first.add(key)
+        elif key in first:
+            raise InvalidOptionError(
+                f"activity.once was called twice with the name {key[2]!r} in one transaction, so the second effect "
+                'would be left out: give each effect a name of its own, as in activity.once(connection, "refund")',
+                field="name",
+            )
+    return noted
+
+
+def _insert_or_find(connection: Connection, key: tuple[str, int, str]) -> Any:
     values = (*key, None, _CLOCK.now())
     try:
         if connection.dialect.name in ("postgresql", "sqlite"):

@@ -119,7 +119,7 @@ class ActivityRunner:
         self._own_pool: ThreadPoolExecutor | None = None
         self._processes: ProcessRunner | None = None
         self._make_transactions = transactions
-        self._transactions_made: Transactional | None = None
+        self._transactions: Transactional | None = None
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
         self._context.run(leave_scopes)
@@ -177,6 +177,10 @@ class ActivityRunner:
             )
             self.decline(task)
             return
+        if definition.transactional and self._transactions is None:
+            # Here on the loop: threads that need it at the same time would each make one, with connections of its own.
+            assert self._make_transactions is not None, "this runner has no database"
+            self._transactions = self._make_transactions(self._outcomes)
         running = RunningActivity(task, definition, self._converter, self._heartbeats, self._streams)
         self._running[task.key] = running
         context = self._context.copy()
@@ -220,14 +224,6 @@ class ActivityRunner:
             )
         return self._processes
 
-    @property
-    def _transactions(self) -> Transactional:
-        made = self._transactions_made
-        if made is None:
-            assert self._make_transactions is not None, "this runner has no database"
-            made = self._transactions_made = self._make_transactions(self._outcomes)
-        return made
-
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def _run_async(self, running: RunningActivity) -> None:
@@ -239,6 +235,7 @@ class ActivityRunner:
                 running.raise_if_stopped()
             definition = running.definition
             if definition.transactional:
+                assert self._transactions is not None
                 outcome: HandlerOutcome = await self._transactions.run_async(running)
             else:
                 try:
@@ -266,6 +263,7 @@ class ActivityRunner:
                 running.raise_if_stopped()
             definition = running.definition
             if definition.transactional:
+                assert self._transactions is not None
                 outcome: HandlerOutcome = self._transactions.run(running)
             else:
                 try:

@@ -95,9 +95,10 @@ def once(connection: Any, name: str = "") -> Any:
 
     Args:
         connection: Your connection or session, in a transaction that you commit.
-        name: Which effect, where an activity has several transactions in one database; 100 characters at most.
+        name: Which effect, where an activity has several in one database; 100 characters at most.
 
     Raises:
+        InvalidOptionError: The name is too long, or another effect of this transaction has it.
         EffectsTableMissingError: The database has no table of effects.
         NotInActivityError: The caller is not an activity.
     """

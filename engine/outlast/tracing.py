@@ -43,6 +43,7 @@ from outlast.interceptors import (
     HandleUpdate,
     Interceptor,
     QueryWorkflow,
+    ReceiveMessage,
     RunActivity,
     RunWorkflow,
     SignalExternal,
@@ -161,6 +162,11 @@ class TracingInterceptor(Interceptor):
         self._arrived(f"HandleSignal:{call.name}", call.headers)
         await next(call)
 
+    def receive_message(self, call: ReceiveMessage, next: Callable[[ReceiveMessage], Any]) -> Any:
+        """Make a span where the code receives a message, as for a signal; the code's own context stays."""
+        self._arrived(f"ReceiveMessage:{call.name}", call.headers, enters=False)
+        return next(call)
+
     async def handle_update(
         self, call: HandleUpdate, next: Callable[[HandleUpdate], Coroutine[Any, Any, Any]]
     ) -> Any:
@@ -259,10 +265,17 @@ class TracingInterceptor(Interceptor):
             self._inject(into, trace.set_span_in_context(span, context))
         span.end()
 
-    def _arrived(self, name: str, headers: Mapping[str, str]) -> None:
-        """Make a span where a message is handled, in its sender's trace."""
+    def _arrived(self, name: str, headers: Mapping[str, str], *, enters: bool = True) -> None:
+        """Make a span where a message is handled, in its sender's trace.
+
+        Args:
+            name: The span's name.
+            headers: The message's headers.
+            enters: Whether the code that follows is a handler, which runs in the context of its run.
+        """
         run = self._extract(RUN_HEADERS.get() or {})
-        contexts.attach(run)
+        if enters:
+            contexts.attach(run)
         if workflow.in_replay():
             return
         sender = self._extract(headers)

@@ -320,10 +320,8 @@ class AdmitFromQueue(BaseChange):
         # Earlier changes of this batch have admitted these, which the scan still finds.
         taken = {Kind.RUN: batch.runs_taken, Kind.ACTIVITY: batch.activities_taken}
         limits = {kind: limit + taken[kind] for kind in quotas}
-        lines_of: dict[Kind, dict[Pair, list[Head]]] = {}
-        for kind, most in limits.items():
-            mine = [pair for pair, kinds in pairs.items() if kind in kinds]
-            lines_of[kind] = lines.find_heads(batch, self.queue, kind, mine, most)
+        mine = {kind: [pair for pair, kinds in pairs.items() if kind in kinds] for kind in limits}
+        lines_of = lines.find_heads(batch, self.queue, mine, limits)
         found: dict[str, list[Head]] = {}
         cut: set[str] = set()
         refused = False

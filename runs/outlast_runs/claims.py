@@ -109,7 +109,6 @@ class ClaimRuns(BaseChange):
         claimed = batch.runs_taken
         most = self.limit + SPARE_CANDIDATES
         found = scan_claimable_runs(batch, self.task_queues, sorted(self.types), most + claimed)
-        found.sort()
         if claimed:
             found = [row for row in found if _is_free(batch.run(row[1]))]
         return [run_id for _, run_id in found[:most]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.chaos.transfers import campaign, prepared, restarted
+from tests.chaos.transfers import SETTINGS, campaign, prepared, restarted
 
 from outlast.testing.postgres import TemporaryPostgres
 
@@ -16,7 +16,7 @@ async def test_the_ledger_balances_on_sqlite(sqlite_url: str) -> None:
 
 @pytest.mark.postgresql
 async def test_the_ledger_balances_on_postgresql_that_is_killed() -> None:
-    with TemporaryPostgres() as server:
+    with TemporaryPostgres(settings=SETTINGS) as server:
         url = server.create_database("ledger")
         prepared(url)
         wrong, crew = await campaign(
@@ -37,7 +37,7 @@ async def test_a_hundred_thousand_transfers_on_sqlite(sqlite_url: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.postgresql
 async def test_a_hundred_thousand_transfers_on_postgresql() -> None:
-    with TemporaryPostgres() as server:
+    with TemporaryPostgres(settings=SETTINGS) as server:
         url = server.create_database("ledger")
         prepared(url)
         wrong, _ = await campaign(

@@ -32,7 +32,9 @@ from outlast_store.database.database import Database
 from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.environment import Environment
 
-ACCOUNTS = 8
+ACCOUNTS = 20
+# Deadlocks are wanted, and the server looks for them after a second by default.
+SETTINGS: dict[str, object] = {"deadlock_timeout": "50ms"}
 OPENING = 1_000_000
 LEASE_S = 2.0
 
@@ -269,7 +271,7 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.work:
         asyncio.run(work(chosen.work))
         return 0
-    with TemporaryPostgres() as server:
+    with TemporaryPostgres(settings=SETTINGS) as server:
         restarts: list[int] = []
 
         def restart() -> None:

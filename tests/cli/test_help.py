@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
@@ -14,6 +16,8 @@ from tests.cli.conftest import Command, environment
 
 from outlast.cli import plugins
 from outlast.cli.commands import COMMANDS
+from outlast.cli.common.examples import EXAMPLES
+from outlast.cli.common.exit_codes import Exit
 from outlast.cli.main import app
 
 TREE: Any = typer.main.get_command(app)
@@ -47,6 +51,43 @@ def test_a_command_imports_only_its_own_module() -> None:
 def test_each_line_of_the_list_is_what_the_command_says_of_itself(name: str) -> None:
     stub = TREE.get_command(None, name)
     assert stub.load().help.partition("\n")[0] == stub.help
+
+
+def used() -> dict[str, Any]:
+    """The commands of this package and the verbs of its groups, by their words; the demonstration is no tool."""
+    found: dict[str, Any] = {}
+    for name in set(COMMANDS) - {"demo"}:
+        command = TREE.get_command(None, name).load()
+        verbs = getattr(command, "commands", {})
+        found |= {f"{name} {verb}": one for verb, one in verbs.items()} or {name: command}
+    return found
+
+
+def test_each_command_ends_its_help_with_an_example_that_it_takes_and_the_exit_codes() -> None:
+    commands = used()
+    assert set(EXAMPLES) == set(commands)
+    for words, example in EXAMPLES.items():
+        program, *arguments = shlex.split(example)
+        assert program == "outlast"
+        assert arguments[: len(words.split())] == words.split()
+        command = commands[words]
+        with command.make_context(words, arguments[len(words.split()) :]):
+            shown = " ".join(command.epilog.split())
+        assert example in shown
+        codes = {int(code) for code in re.findall(r"\b\d+\b", shown.partition("Exit codes:")[2])}
+        assert codes == {*Exit}
+
+
+def test_an_example_is_shown_as_it_is_typed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "outlast", "queue", "define", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**environment(), "COLUMNS": "200"},
+    )
+    assert EXAMPLES["queue define"] in done.stdout
+    assert "Exit codes: 0 done" in done.stdout
 
 
 def test_a_command_of_another_package_is_listed_by_its_entry_point(

@@ -464,13 +464,13 @@ async def test_lines_without_a_partition_are_found_by_one_leap_and_wait_for_thei
     for number in range(4):
         await enqueue(journal, f"w{number}")
     leaps: list[object] = []
-    right = contents.find_lines
+    right = contents.lines_asked
 
     def counted(*args: Any, **options: Any) -> Any:
         leaps.append(options["after"])
         return right(*args, **options)
 
-    monkeypatch.setattr(contents, "find_lines", counted)
+    monkeypatch.setattr(contents, "lines_asked", counted)
     assert ids(await journal.apply(admit(limit=1))) == ["w0"]
     assert ids(await journal.apply(admit(limit=1))) == ["w1"]
     assert leaps == [None, None]

@@ -14,7 +14,7 @@ from outlast_activities.stream_writes import WriteStreamItems
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_store.database.database import Database
 from outlast_store.journal.journal import Journal
-from outlast_store.reads.streams import find_stream, read_items
+from outlast_store.reads.streams import PageSize, find_stream, look_at_stream, read_items
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_workflow.errors import StreamClosedError, StructuralLimitError
 from outlast_workflow.history.events import ActivityCompleted, StreamClosed, StreamWritten
@@ -49,7 +49,7 @@ def written(run: RunRow, name: str, *values: object, close: bool = False) -> Com
 
 def values_of(database: Database, run: RunRow, name: str = "s") -> list[tuple[int, str]]:
     with database.reader() as connection:
-        found = read_items(connection, run.first_run_id, name, 0, 1000)
+        found = read_items(connection, run.first_run_id, name, 0, PageSize(1000, 2**30))
     return [(item.item_offset, item.value) for item in found]
 
 
@@ -62,6 +62,49 @@ async def test_an_attempt_that_lost_its_activity_writes_nothing(journal: Journal
     assert isinstance(await journal.apply(items(run, row, "later")), Lost)
     assert await journal.apply(items(run, again.row, "two")) is None
     assert values_of(database, run) == [(0, '"one"'), (1, '"two"')]
+
+
+@pytest.mark.parametrize(
+    ("size", "offsets"),
+    [
+        (PageSize(1000, 100), [0, 1, 2, 3, 4]),
+        (PageSize(2, 100), [0, 1]),
+        (PageSize(1000, 24), [0, 1, 2]),
+        (PageSize(1000, 25), [0, 1, 2, 3]),
+        (PageSize(1000, 1), [0]),
+    ],
+    ids=["all", "by items", "full to the byte", "one byte more", "one at least"],
+)
+async def test_a_page_is_bounded_by_items_and_by_bytes(
+    journal: Journal, database: Database, size: PageSize, offsets: list[int]
+) -> None:
+    run, row = await claimed(journal)
+    # Eight bytes each, the quotes included; not all of them are characters.
+    assert await journal.apply(items(run, row, *["äöü"] * 5)) is None
+    with database.reader() as connection:
+        found = read_items(connection, run.first_run_id, "s", 0, size)
+        assert [item.item_offset for item in found] == offsets
+        rest = read_items(connection, run.first_run_id, "s", offsets[-1] + 1, PageSize(1000, 1000))
+    assert [item.item_offset for item in rest] == [*range(offsets[-1] + 1, 5)]
+
+
+async def test_a_look_at_a_closed_stream_tells_its_end_with_the_last_page(
+    journal: Journal, database: Database
+) -> None:
+    run, _ = await claimed(journal)
+    await journal.apply(written(run, "w", 1, 2, 3, close=True))
+    with database.reader() as connection:
+
+        def look(start: int, most: int, *, tell_end: bool = True) -> tuple[int, bool]:
+            size = PageSize(most, 1000)
+            page = look_at_stream(
+                connection, run.first_run_id, "w", start, run.run_id, size, tell_end=tell_end
+            )
+            return len(page.items), page.ended
+
+        assert [look(0, 2), look(2, 2), look(3, 2)] == [(2, False), (1, True), (0, True)]
+        assert look(0, 3) == (3, True)
+        assert look(2, 2, tell_end=False) == (1, False)
 
 
 async def test_an_end_in_the_same_batch_counts(journal: Journal, database: Database) -> None:

@@ -10,8 +10,9 @@ from outlast import RetryPolicy, activity, workflow
 
 
 @activity.defn(
-    start_to_close_timeout=120,
-    heartbeat_timeout=2,
+    # Long enough for a busy machine; one test waits until the heartbeat's is over.
+    start_to_close_timeout=3600,
+    heartbeat_timeout=5,
     retry_policy=RetryPolicy(initial_interval=0.1, max_attempts=5),
 )
 async def import_rows(total: int) -> int:

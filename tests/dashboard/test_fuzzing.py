@@ -3,7 +3,8 @@
 The API answers as its document says. The pages have no document for others, but FastAPI can write one: whatever their
 forms and addresses are given, they answer, too. Nothing leaves a traceback in the server's log.
 
-A minute here, always the same requests, and an hour of new ones at night; ``OUTLAST_FUZZ_SECONDS`` changes how long.
+Half a minute here, always from the same seed, and an hour of new requests at night; ``OUTLAST_FUZZ_SECONDS``
+changes how long.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from outlast_dashboard import TokenFile
 from outlast_dashboard.pages.application import make_pages
 
 HOUR = int(os.environ.get("OUTLAST_FUZZ_SECONDS", "3600"))
-SHORT = int(os.environ.get("OUTLAST_FUZZ_SECONDS", "60"))
+SHORT = int(os.environ.get("OUTLAST_FUZZ_SECONDS", "30"))
 
 CONFIGURATION = """
 request-timeout = 70  # a request may wait for a minute

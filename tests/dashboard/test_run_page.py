@@ -275,6 +275,33 @@ def test_fields_are_read_as_their_parameters_want_them() -> None:
     assert orjson.dumps(arguments_of({})) == b"[]"
 
 
+@pytest.mark.parametrize(
+    ("verb", "wrong", "right", "leads_to"),
+    [
+        ("fork", {"event": "1000"}, {"fork_id": "trial"}, "/workflows/trial"),
+        ("reset", {"event": "1000"}, {"to": "first-workflow-task"}, "/workflows/g-1"),
+        ("resume", {"execution_timeout": "soon"}, None, ""),
+        ("delete", None, {}, "/"),
+    ],
+)
+async def test_a_form_that_is_refused_keeps_what_was_typed_and_one_that_is_not_leads_on(
+    served: Served, verb: str, wrong: dict[str, str] | None, right: dict[str, str] | None, leads_to: str
+) -> None:
+    await served.client.execute("Greeting", "ada", id="g-1")
+    path, scripted = f"/workflows/g-1/{verb}", {"hx-request": "true"}
+    shown = (await served.web.get("/workflows/g-1")).text
+    assert f'hx-post="{path}" hx-target="find .answer"' in shown
+    if wrong is not None:
+        refused = await served.web.post(path, data=wrong, headers=scripted)
+        assert refused.status_code in (409, 422)
+        assert 'role="alert"' in refused.text
+        assert "<html" not in refused.text, "it goes into the form, which stays"
+        assert "<html" in (await served.web.post(path, data=wrong)).text
+    if right is not None:
+        led = await served.web.post(path, data=right, headers=scripted)
+        assert (led.status_code, led.headers["hx-redirect"], led.text) == (200, leads_to, "")
+
+
 async def test_a_fork_keeps_the_history_up_to_the_event_that_was_named(served: Served) -> None:
     await served.client.execute("Greeting", "ada", id="g-1")
     for number in range(4):

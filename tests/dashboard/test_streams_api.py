@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import pytest
 from tests.dashboard.conftest import Served
 from tests.dashboard.programs import Speaking
 
+from outlast.client.workflows import streams as client_streams
 from outlast_dashboard.api.routes import streams
 from outlast_dashboard.security.principals import ANYONE_HERE
+from outlast_store.reads.streams import PageSize
 
 PATH = "/api/workflows/spoken/streams/words"
 
@@ -34,9 +37,7 @@ def events_of(text: str) -> list[dict[str, Any]]:
 async def test_items_are_read_by_pages(served: Served) -> None:
     await spoken(served)
     page = (await served.web.get(PATH)).json()
-    assert (page["next_start"], page["ended"]) == (4, False), (
-        "whether there are more is known behind the last one"
-    )
+    assert (page["next_start"], page["ended"]) == (4, True), "the last page says so"
     assert sorted(str(item["value"]) for item in page["items"][:3]) == [
         "{'word': 'one'}",
         "{'word': 'three'}",
@@ -48,6 +49,23 @@ async def test_items_are_read_by_pages(served: Served) -> None:
     assert rest == {"items": [], "next_start": 4, "ended": True}
     assert (await served.web.get(PATH, params={"start": -1})).status_code == 422
     assert (await served.web.get("/api/workflows/nobody/streams/words")).status_code == 404
+
+
+async def test_large_items_fill_a_page_and_the_page_of_a_stream_shows_its_newest(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await spoken(served, stop=False)
+    monkeypatch.setattr(client_streams, "PAGE", PageSize(items=500, bytes=20))
+    found, start = [], 0
+    for _ in range(2):
+        page = (await served.web.get(PATH, params={"start": start})).json()
+        assert page["items"]
+        found += [item["offset"] for item in page["items"]]
+        start = page["next_start"]
+        assert not page["ended"], "the stream is open"
+    assert found == [0, 1, 2]
+    shown = await served.web.get("/workflows/spoken/streams/words")
+    assert all(word in shown.text for word in ("one", "two", "three"))
 
 
 async def test_a_live_stream_resumes_behind_the_last_event_and_ends(served: Served) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.engine import family, programs
-from tests.engine.modes import EVERY_DAY, MODES, TwoWorkers, deliver_twice
+from tests.engine.modes import MODES, TwoWorkers, deliver_twice, is_for_the_night
 
 from outlast.testing import TestEnvironment, VirtualLoop
 
@@ -31,8 +31,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ]
     for item in items:
         params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-        run_as = params.get("database_url"), params.get("mode")
-        if None not in run_as and run_as not in EVERY_DAY:
+        database, mode = params.get("database_url"), params.get("mode")
+        left_out = "two_workers" if "one_worker" in getattr(item, "fixturenames", ()) else None
+        if database and mode and is_for_the_night((database, mode), left_out):
             item.add_marker(pytest.mark.nightly)
 
 

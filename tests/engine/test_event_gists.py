@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast.text.event_gists import MOST_PREVIEW, gist, kind_of, types_of
@@ -29,14 +30,18 @@ def test_every_event_belongs_to_a_kind() -> None:
 
 
 @pytest.mark.parametrize("event_type", sorted(REGISTRY))
-@given(data=st.data())
-def test_every_event_has_a_gist_whatever_may_be_seen_of_it(event_type: str, data: st.DataObject) -> None:
+@settings(max_examples=10)
+@given(chosen=st.randoms(use_true_random=True))
+def test_every_event_has_a_gist_whatever_may_be_seen_of_it(event_type: str, chosen: random.Random) -> None:
+    """Hypothesis draws where a random choice begins, and not each field of it: that takes forty times as long."""
     names = REGISTRY[event_type].names
-    payload: dict[str, Any] = data.draw(st.dictionaries(st.sampled_from(names), st.sampled_from(VALUES)))
-    found = gist(event_type, payload, NOW, {1: "charge"})
-    assert "hidden" not in found.words + found.value
-    assert "\n" not in found.words + found.value
-    assert len(found.value) <= MOST_PREVIEW
+    for _ in range(50):
+        seen = chosen.sample(names, chosen.randint(0, len(names)))
+        payload: dict[str, Any] = {name: chosen.choice(VALUES) for name in seen}
+        found = gist(event_type, payload, NOW, {1: "charge"})
+        assert "hidden" not in found.words + found.value, payload
+        assert "\n" not in found.words + found.value, payload
+        assert len(found.value) <= MOST_PREVIEW, payload
 
 
 def test_recorded_events_say_something() -> None:

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from outlast import RetryPolicy, RunStatus, StartOptions, StructuralLimits, activity, workflow
+from outlast import (
+    RetentionPolicy,
+    RetryPolicy,
+    RunStatus,
+    StartOptions,
+    StructuralLimits,
+    activity,
+    workflow,
+)
 from outlast.errors import (
+    InvalidHistoryError,
     InvalidOptionError,
     ResetRefusedError,
     RunNotFoundError,
     WorkflowAlreadyStartedError,
+    WorkflowCancelledError,
     WorkflowNotFoundError,
     WorkflowTerminatedError,
 )
+from outlast.histories.retention import Retention
 from outlast.interceptors import Forked, ForkWorkflow, Interceptor
+from outlast_store.transitions.deletion import DeleteChainStep
 
 calls: list[str] = []
 NEARLY = {"of": "x" * 10}
@@ -319,6 +332,70 @@ async def test_a_fork_of_what_was_deleted_goes_on(made: MakeEnvironment) -> None
         assert (await fork.describe()).run.forked_from == "w"
 
 
+async def test_retention_takes_an_original_from_its_forks_and_forks_from_their_original(
+    made: MakeEnvironment,
+) -> None:
+    old = RetentionPolicy(days=timedelta(seconds=80))
+    async with made() as env:
+        gone = await env.client.start(Steps.run, 1, id="gone")
+        await env.sleep(1)
+        fork = await gone.fork(id="fork of gone")
+        await gone.signal("say", "x")
+        await gone.result()
+        stays = await env.client.start(Steps.run, 1, id="stays")
+        await env.sleep(1)
+        ended = await stays.fork(id="fork of stays")
+        await ended.signal("say", "x")
+        await ended.result()
+        await env.sleep(100)
+        assert (await Retention(env.client, old).run_pass()).chains == 2
+        assert {run.workflow_id async for run in env.client.list()} == {"fork of gone", "stays"}
+        assert await env.client.count(was_forked_from=True) == 0, "nothing that is there has a fork"
+        # The fork is forked and taken up as ever, though what it came from is gone.
+        copied = await fork.fork(id="fork of a fork")
+        again = await stays.fork(id="fork of stays")
+        await fork.cancel()
+        with pytest.raises(WorkflowCancelledError):
+            await fork.result()
+        await fork.resume()
+        for one in (stays, again, fork, copied):
+            await one.signal("say", "y")
+            assert (await one.result())[1] == ["y"]
+
+
+async def test_a_fork_is_exported_while_it_is_open_and_imported_once_it_has_ended(
+    made: MakeEnvironment,
+) -> None:
+    async with made() as env:
+        handle = await env.client.start(Steps.run, 1, id="w")
+        await env.sleep(1)
+        fork = await handle.fork(id="f")
+        await env.sleep(1)
+        live = await env.client.export_history("f")
+        started = live["events"][0]["payload"]
+        assert (started["forked_from"]["workflow_id"], live["run"]["status"]) == ("w", "running")
+        await fork.signal("say", "x")
+        result = await fork.result()
+        ended = await env.client.export_history("f")
+        assert ended["events"][: len(live["events"])] == live["events"]
+        await handle.terminate()
+        original = await env.client.export_history("w")
+    async with made(url="sqlite://", seed=1) as other:
+        with pytest.raises(InvalidHistoryError, match="only closed runs are imported"):
+            await other.client.import_histories(live)
+        assert await other.client.count() == 0
+        # It does not need its original.
+        assert (await other.client.import_histories(ended)).runs == 1
+        assert [run.forked_from async for run in other.client.list(forked_from="w")] == ["w"]
+        assert await other.client.count(was_forked_from=True) == 0
+        assert (await other.client.import_histories(original)).runs == 1
+        assert await other.client.count(was_forked_from=True) == 1
+        assert (await other.client.describe("w")).forks == ("f",)
+        assert await other.client.handle("f").result() == result
+        assert await other.client.export_history("f") == ended
+        assert (await (await other.client.fork("f", id="g")).result())[3] == "g"
+
+
 @activity.defn(start_to_close_timeout=100)
 async def tell(word: str) -> None:
     activity.stream("told").write(word)
@@ -352,6 +429,21 @@ async def test_a_fork_has_the_streams_of_its_point(engine: MakeEnvironment) -> N
             told = [item.value async for item in fork.stream("told")]
             assert told == ["told 1", "told 0"]
         assert [item.value async for item in handle.stream("words")] == words
+
+
+async def test_a_fork_has_what_runs_have_published_that_are_gone(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[publishing], activities=[tell]) as env:
+        handle = await env.client.start(publishing, 1, id="w")
+        await handle.result()
+        words = [item.value async for item in handle.stream("words")]
+        last = (await handle.describe()).run
+        # A deletion that was interrupted: it begins with the first run.
+        assert await env.client.runtime.journal.apply(DeleteChainStep(last.first_run_id, last.run_id, "w"))
+        fork = await env.client.fork("w", id="late")
+        await fork.result()
+        assert [item.value async for item in fork.stream("words")] == words == ["begin 1", "begin 0", "end"]
+        assert [item.value async for item in fork.stream("told")] == ["told 1", "told 0"]
+        await env.client.delete("w")
 
 
 class Watching(Interceptor):

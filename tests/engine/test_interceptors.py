@@ -14,6 +14,7 @@ from tests.engine import programs
 from tests.engine.conftest import MakeEnvironment
 
 from outlast import Client, InvalidOptionError, RetryPolicy, StartOptions, Worker, activity, workflow
+from outlast.errors import ApplicationError
 from outlast.interceptors import (
     CancelWorkflow,
     ContinueAsNewCall,
@@ -24,6 +25,7 @@ from outlast.interceptors import (
     Heartbeat,
     Interceptor,
     QueryWorkflow,
+    ReceiveMessage,
     RunActivity,
     RunWorkflow,
     SetStartDelay,
@@ -624,6 +626,51 @@ class Counting(Interceptor):
     async def run_workflow(self, call: RunWorkflow, next: Any) -> Any:
         await stamp("begin")
         return await next(call)
+
+
+sender: ContextVar[str] = ContextVar("sender", default="nobody")
+
+
+class Senders(Interceptor):
+    """Carries who sends a message to the code that receives it."""
+
+    async def signal_workflow(self, call: SignalWorkflow, next: Any) -> None:
+        call.headers["sender"] = sender.get()
+        await next(call)
+
+    def receive_message(self, call: ReceiveMessage, next: Any) -> Any:
+        if not workflow.in_replay():
+            seen.append(f"receive {call.name} {call.message}")
+        if call.message == "bad":
+            raise ApplicationError("a bad word")
+        sender.set(call.headers.get("sender", "nobody"))
+        call.message = call.message.upper()
+        return next(call)
+
+
+@workflow.defn
+async def receiving() -> list[Any]:
+    heard: list[Any] = []
+    for _ in range(3):
+        try:
+            heard.append([await workflow.receive("word"), sender.get()])
+        except ApplicationError as error:
+            heard.append(error.message)
+    heard.append(await workflow.receive("word", timeout=5, default="silence"))
+    return heard
+
+
+async def test_a_message_is_seen_on_its_way_to_the_code_and_its_headers_reach_it(
+    engine: MakeEnvironment,
+) -> None:
+    async with engine(workflows=[receiving], interceptors=[Senders()]) as env:
+        handle = await env.client.start(receiving)
+        for name, word in (("ada", "one"), ("bob", "bad"), ("bob", "two")):
+            token = sender.set(name)
+            await handle.signal("word", word)
+            sender.reset(token)
+        assert await handle.result() == [["ONE", "ada"], "a bad word", ["TWO", "bob"], "silence"]
+    assert seen == ["receive word one", "receive word bad", "receive word two"]
 
 
 async def test_the_durable_calls_of_an_interceptor_replay(engine: MakeEnvironment) -> None:

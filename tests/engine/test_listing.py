@@ -30,6 +30,7 @@ from outlast_store.reads.attention import OVERDUE_AFTER_US, UNPOLLED_AFTER_US
 from outlast_store.reads.run_listing import Order, Position, RunFilter
 from outlast_store.schema.rows import RunRow
 from outlast_store.schema.search_index import Wanted
+from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE
 
 STATUSES = tuple(RunStatus)
 TYPES = ("Order", "Invoice", "Refund")
@@ -52,6 +53,8 @@ def _some_runs(count: int) -> list[RunRow]:
         attributes: dict[str, Any] = {"amount": rng.choice([1, 2.5, 3])} if rng.random() < 0.5 else {}
         if rng.random() < 0.5:
             attributes["tags"] = rng.sample(["eu", "us", "new"], 2)
+        if rng.random() < 0.2:
+            attributes[FORK_ATTRIBUTE] = f"w-{rng.randrange(9)}"
         rows.append(
             run_row(
                 number,
@@ -103,6 +106,7 @@ def _matches(run: RunRow, wanted: RunFilter, runs: dict[str, RunRow]) -> bool:
             wanted.queue in (None, run.queue),
             wanted.partition_key in (None, run.partition_key),
             wanted.parent is None or (parent is not None and parent.workflow_id == wanted.parent),
+            wanted.was_forked_from in (None, run.workflow_id in _originals(runs)),
             all(_has(attributes.get(one.name), one) for one in wanted.where),
             wanted.started_after is None
             or (run.started_at is not None and run.started_at >= wanted.started_after),
@@ -123,6 +127,12 @@ def _matches(run: RunRow, wanted: RunFilter, runs: dict[str, RunRow]) -> bool:
     )
 
 
+def _originals(runs: dict[str, RunRow]) -> set[str]:
+    """The workflow ids that forks name."""
+    found = (orjson.loads(run.search_attributes or "{}").get(FORK_ATTRIBUTE) for run in runs.values())
+    return {original for original in found if original is not None}
+
+
 def _has(value: Any, wanted: Wanted) -> bool:
     items = value if isinstance(value, list) else [] if value is None else [value]
     if wanted.values:
@@ -139,6 +149,8 @@ _conditions = st.sampled_from(
         Wanted("tags", ("eu",)),
         Wanted("tags", ("us", "new")),
         Wanted("nothing", (True,)),
+        Wanted(FORK_ATTRIBUTE, ("w-3",)),
+        Wanted(FORK_ATTRIBUTE, ("w-60",)),
     ]
 )
 _instants = st.none() | st.integers(-49, 1).map(lambda hours: NOW + hours * HOUR)
@@ -151,6 +163,7 @@ _filters = st.builds(
     workflow_types=st.lists(st.sampled_from(TYPES), max_size=3, unique=True).map(tuple),
     workflow_ids=st.just(()) | st.just(("w-3", "w-5", "w-x")),
     has_parent=st.none() | st.booleans(),
+    was_forked_from=st.none() | st.booleans(),
     owner_id=st.none() | st.sampled_from(["worker-1", "worker-2"]),
     build_id=st.none() | st.sampled_from(["b1", "b2"]),
     task_queue=st.none() | st.sampled_from(QUEUES),

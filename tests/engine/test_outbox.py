@@ -16,6 +16,7 @@ from outlast import Client, SignalTo, StartOptions, Worker, activity, workflow
 from outlast.blocking import Client as BlockingClient
 from outlast.errors import (
     InvalidOptionError,
+    JournalClosedError,
     OutboxRefusedError,
     OutboxRowNotFoundError,
     QueueNotFoundError,
@@ -341,6 +342,25 @@ async def test_a_plain_handle_finds_a_start_that_waits(client: Client, own_engin
         )
     await client.handle("v").signal("add", "x")
     assert await rows(client) == []
+
+
+async def test_a_close_is_quiet_while_the_process_is_about_to_look(
+    shared_url: str, own_engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Client.connect(shared_url) as client:
+        client.runtime.journal.committer.connect()
+        with own_engine.begin() as connection:
+            await client.start(Doubling.run, 4, id="d-1", connection=connection)
+        # The loop hears of the commit, and the look that follows waits its millisecond.
+        await asyncio.sleep(0)
+        looks = [task for task in asyncio.all_tasks() if task.get_name() == "outlast-outbox"]
+        runtime = client.runtime
+    assert len(looks) == 1
+    await asyncio.wait(looks)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+    for read in (runtime.read, runtime.read_aside):
+        with pytest.raises(JournalClosedError):
+            await read(read_page, 0, 1, None)
 
 
 async def test_deadlines_count_from_the_call(client: Client, own_engine: Engine) -> None:

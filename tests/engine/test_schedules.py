@@ -559,6 +559,18 @@ async def test_a_backfill_of_more_slots_than_its_limit_starts_nothing(in_memory:
         assert (await handle.backfill(end - timedelta(minutes=130), end, limit=None)).started == 127
 
 
+async def test_a_backfill_goes_on_behind_whatever_is_excluded(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        # 27,900 slots of the day are excluded.
+        spec, exclude = Cron("0-30 * * * * *"), Cron("0-30 * 8-22 * * *")
+        handle = await env.client.schedules.create("s", told_slot, spec=spec, exclude=exclude, paused=True)
+        day = datetime(2025, 12, 1, tzinfo=UTC)
+        begin, end = day + timedelta(hours=8, seconds=-31), day + timedelta(hours=23, seconds=2)
+        with pytest.raises(InvalidOptionError, match="has 4 slots in that time"):
+            await handle.backfill(begin, end, limit=3)
+        assert (await handle.backfill(begin, end)).started == 4
+
+
 async def test_a_schedule_that_is_not_there_is_told_with_ids_like_it(in_memory: MakeEnvironment) -> None:
     async with in_memory(workflows=WORKFLOWS) as env:
         await env.client.schedules.create("nightly", told_slot, spec=Every(3600))

@@ -131,6 +131,14 @@ async def test_the_timeout_of_a_scope_counts_from_the_admission_after_a_wait_in_
         assert caught.value.timeout_kind == "run_timeout"
 
 
+@pytest.mark.parametrize(
+    "options", [{"run_timeuot": 60}, {"run_timeout": -1}, {"retry_policy": 3}, {"priority": 11}], ids=str
+)
+def test_a_wrong_option_is_named_by_the_call_and_not_by_the_first_scope(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptionError, match=next(iter(options)).split("_")[0]):
+        starting(**options)
+
+
 # --- deadlines that are instants ------------------------------------------------------------------------------------
 
 
@@ -145,6 +153,9 @@ async def test_an_execution_deadline_is_met_to_the_instant_by_all_runs_of_a_chai
         with pytest.raises(WorkflowTimeoutError) as caught:
             await handle.result()
         assert (caught.value.timeout_kind, caught.value.deadline_at) == ("execution_timeout", at)
+        assert "its execution deadline passed at" in str(caught.value)
+        [failure] = (await handle.describe()).failures
+        assert failure.message == f"the execution deadline of workflow {handle.workflow_id} passed"
 
 
 async def test_a_deadline_that_has_passed_writes_nothing(engine: MakeEnvironment) -> None:

@@ -164,6 +164,7 @@ async def test_an_end_without_the_field_is_told_at_once(engine: MakeEnvironment)
         with pytest.raises(WorkflowClosedError) as raised:
             await handle.memo_value("status")
         assert raised.value.workflow_id == handle.workflow_id
+        assert "has never set field 'status' of its memo: give a default" in str(raised.value)
         assert (await handle.describe()).run_count == 2
         assert await handle.memo_value("status", default=None) is None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
@@ -16,9 +17,10 @@ from tests.recorded import ROOT
 from outlast.testing import TestEnvironment
 
 
-async def record(programs: Any) -> list[dict[str, Any]]:
+async def record(programs: Any, url: str) -> list[dict[str, Any]]:
     """The histories of a module's programs, by run id."""
     async with TestEnvironment(
+        url=url,
         workflows=programs.WORKFLOWS,
         activities=programs.ACTIVITIES,
         interceptors=getattr(programs, "INTERCEPTORS", ()),
@@ -34,7 +36,9 @@ def main(module: str) -> None:
     """Record and write."""
     programs = import_module(module)
     path = Path(str(programs.__file__)).with_suffix(".jsonl")
-    documents = TestEnvironment.run(record, programs)
+    with TemporaryDirectory() as folder:
+        # Transactional activities need a second connection, which a database in memory has not.
+        documents = TestEnvironment.run(record, programs, f"sqlite:///{folder}/golden.db")
     with path.open("xb") as file:
         for document in documents:
             # Stacks name files; where this checkout lies is nobody's business.

@@ -300,8 +300,13 @@ def draw_plans(rng: random.Random, clients: int) -> list[list[Action]]:
 
 
 def draw_operator(seed: int) -> list[Action]:
-    """What an operator does beside the clients, in a third of the seeds: stop workflows, resume and fork them."""
+    """What an operator does beside the clients, in a third of the seeds: stop workflows, resume and fork them.
+
+    In one of thirty more he only forks, at many points.
+    """
     rng = random.Random(f"operator {seed}")
+    if seed % 30 == 25:
+        return _forks(rng)
     if seed % 3 != 2:
         return []
     plan: list[Action] = []
@@ -318,6 +323,20 @@ def draw_operator(seed: int) -> list[Action]:
             action.update(to=rng.choice(points), fork=f"{workflow_id}-fork-{number}")
         plan.append(action)
     return plan
+
+
+def _forks(rng: random.Random) -> list[Action]:
+    """Fork what is open at whatever events, again and again: while there are children, among others."""
+    return [
+        {
+            "do": "fork",
+            "id": f"w{rng.randint(1, 3)}",
+            "after": rng.choice((0, 0.1, 0.3)),
+            "to": rng.randint(3, 30),
+            "fork": f"w-fork-{number}",
+        }
+        for number in range(40)
+    ]
 
 
 def _start(rng: random.Random, workflow_id: str, whom: str) -> Action:

@@ -6,6 +6,7 @@ import gc
 import signal
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import active_children, get_context
@@ -60,7 +61,7 @@ class Sum:
         )
 
 
-def run_many(seeds: range, minutes: float | None = None, processes: int = 1) -> Sum:
+def run_many(seeds: Sequence[int], minutes: float | None = None, processes: int = 1) -> Sum:
     """Run seeds, and print those that are wrong. Time and SIGTERM end it: no new seed is begun then.
 
     Args:
@@ -87,7 +88,7 @@ def _end_all(number: int, frame: FrameType | None) -> None:
         child.terminate()
 
 
-def _run(seeds: range, minutes: float | None) -> Sum:
+def _run(seeds: Sequence[int], minutes: float | None) -> Sum:
     total = Sum()
     began = time.perf_counter()
     terminated: list[int] = []

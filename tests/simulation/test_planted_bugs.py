@@ -1,4 +1,8 @@
-"""The simulation sees: bugs that somebody might write are each caught within 348 seeds."""
+"""The simulation sees: bugs that somebody might write are each caught within so many seeds.
+
+Most of the time goes into the bugs whose seed is out of date, for the search begins at the first again. ``python -m
+tests.simulation --bugs`` tells the seed of each.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +18,30 @@ SEEN_BY = {
     "answers_to_earlier_attempts_count": 21,
     "buckets_count_from_their_beginning": 42,
     "buffers_forget": 2,
-    "cascade_in_memory": 14,
+    "cascade_in_memory": 22,
     "chains_end_with_their_first_run": 2,
     "claims_take_activities_in_line": 2,
-    "claims_take_runs_with_slots": 1,
-    "delays_never_end": 2,
+    "claims_take_runs_with_slots": 2,
+    "delays_never_end": 29,
     "deleted_before_exported": 1,
-    "early_answers_are_lost": 8,
+    "early_answers_are_lost": 4,
     "ends_of_children_are_not_told": 206,
-    "ends_without_looking": 289,
+    "ends_without_looking": 76,
     "failures_after_cancel_are_forgotten": 10,
     "failures_from_outside_after_the_end_are_forgotten": 121,
     "failures_pause_again": 56,
     "folds_fire_twice": 17,
     "forks_keep_the_old_seed": 2,
-    "guests_do_not_check_the_token": 153,
+    "forks_take_open_children": 55,
+    "guests_do_not_check_the_token": 293,
     "heartbeats_count_from_their_write": 8,
-    "heartbeats_not_looked_at_again": 71,
-    "items_of_any_attempt_count": 125,
+    "heartbeats_not_looked_at_again": 46,
+    "items_of_any_attempt_count": 81,
     "items_written_after_their_task": 13,
-    "late_answers_count": 242,
-    "late_guests_count": 237,
-    "late_results_count": 58,
-    "lease_not_looked_at_again": 41,
+    "late_answers_count": 44,
+    "late_guests_count": 653,
+    "late_results_count": 0,
+    "lease_not_looked_at_again": 63,
     "lease_not_renewed": 3,
     "limits_are_off_by_one": 2,
     "limits_move_deadlines_away": 53,
@@ -44,21 +49,21 @@ SEEN_BY = {
     "lines_found_by_hints_alone": 1,
     "locals_go_to_anyone": 19,
     "losses_never_forgotten": 0,
-    "losses_without_limit": 318,
+    "losses_without_limit": 126,
     "messages_are_taken_at_arrival": 367,
-    "missed_slots_count_again": 9,
-    "no_fence": 26,
+    "missed_slots_count_again": 30,
+    "no_fence": 62,
     "offsets_given_before_the_lock": 29,
-    "open_children_stay_behind": 437,
+    "open_children_stay_behind": 128,
     "outages_start_everything": 65,
     "outbox_read_backwards": 0,
-    "outbox_rows_deleted_later": 2,
+    "outbox_rows_deleted_later": 4,
     "outbox_rows_not_looked_at_again": 15,
     "parents_not_told": 8,
     "partition_rates_not_charged": 22,
     "partitions_not_counted": 1,
-    "pauses_are_not_looked_at": 50,
-    "pauses_not_looked_at": 19,
+    "pauses_are_not_looked_at": 143,
+    "pauses_not_looked_at": 22,
     "priorities_reversed": 18,
     "queued_runs_are_woken": 9,
     "rate_logs_lost_by_updates": 347,
@@ -73,7 +78,7 @@ SEEN_BY = {
     "retries_forget_the_failure": 12,
     "retries_keep_the_slot": 1,
     "retries_not_charged": 42,
-    "run_timeouts_count_from_the_start": 43,
+    "run_timeouts_count_from_the_start": 2,
     "schedules_without_guard": 2,
     "signals_after_the_end": 2,
     "signals_are_sent_one_after_the_other": 7,
@@ -85,28 +90,57 @@ SEEN_BY = {
     "taken_over_without_room": 9,
     "triggers_count_as_slots": 18,
     "turns_begin_with_the_first": 18,
-    "unknown_taken_for_done": 11,
+    "unknown_taken_for_done": 12,
     "unknown_taken_for_lost": 36,
     "woken_for_nothing": 8,
 }
 """A seed that has shown a bug: the search begins there. It may be out of date; then all the others are tried."""
 
+RARE = {
+    "ends_of_children_are_not_told",
+    "failures_from_outside_after_the_end_are_forgotten",
+    "forks_take_open_children",
+    "guests_do_not_check_the_token",
+    "items_of_any_attempt_count",
+    "late_answers_count",
+    "late_guests_count",
+    "losses_without_limit",
+    "messages_are_taken_at_arrival",
+    "open_children_stay_behind",
+    "rate_logs_lost_by_updates",
+    "stale_results_count",
+}
+"""Bugs that hardly one seed in a hundred shows. Each change of the engine makes a fifth of the known seeds out of date,
+and then the search for one of these takes a minute of a processor: ``make nightly`` plants them, and searches longer.
+"""
+WITHIN_RARE = 2_000
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def caught_by(name: str) -> tuple[int, list[str]]:
-    """A seed that shows a bug, and what it says."""
+def within(name: str) -> int:
+    """One of so many seeds shows a bug."""
+    return WITHIN_RARE if name in RARE else WITHIN
+
+
+def caught_by(name: str) -> tuple[int, list[str]] | None:
+    """A seed that shows a bug, and what it says, if one of so many does."""
     with planted(name):
-        for count, seed in enumerate(dict.fromkeys([SEEN_BY.get(name, 0), *range(WITHIN)])):
+        for count, seed in enumerate(dict.fromkeys([SEEN_BY.get(name, 0), *range(within(name))])):
             found = simulate(seed).violations
             if count % 20 == 19:
                 gc.collect()
             if found:
                 return seed, found
-    pytest.fail(f"{name} was not caught within {WITHIN} seeds")
+    return None
 
 
-@pytest.mark.parametrize("name", sorted(BUGS))
+@pytest.mark.parametrize("name", sorted(BUGS.keys() - RARE))
 def test_a_planted_bug_is_caught(name: str) -> None:
-    seed, found = caught_by(name)
-    print(f"{name}: seed {seed}: {found[0]}")
+    assert caught_by(name) is not None, f"{name} was not caught within {within(name)} seeds"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", sorted(RARE))
+def test_a_rare_planted_bug_is_caught(name: str) -> None:
+    assert caught_by(name) is not None, f"{name} was not caught within {within(name)} seeds"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -15,6 +16,7 @@ from outlast_runs.start import StartRun
 from outlast_store.database.database import Database
 from outlast_store.database.driver_errors import is_conflict, stale_rows_of
 from outlast_store.database.raw_connection import RawConnection
+from outlast_store.database.sql_text import Asked
 from outlast_store.database.statements import StaleRows
 from outlast_store.journal.batch import BaseChange, Batch, Cache, Change
 from outlast_store.reads.histories import read_events
@@ -307,3 +309,31 @@ def test_a_child_is_open_until_the_batch_closes_it(bench: Bench) -> None:
     assert row is not None
     row.closed_at = batch.now
     assert not batch.has_open_children(parent)
+
+
+def test_statements_that_are_sent_together_give_what_they_give_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = bench.started()
+    blocks: list[int] = []
+    together = RawConnection.together
+
+    @contextmanager
+    def noted(raw: RawConnection) -> Generator[None]:
+        sent = len(bench.raw.sent)
+        with together(raw):
+            yield
+        blocks.append(len(bench.raw.sent) - sent)
+
+    monkeypatch.setattr(RawConnection, "together", noted)
+    batch = bench.batch()
+    asked: list[Asked] = [
+        ("SELECT workflow_id FROM workflow_runs WHERE run_id = ?", (run.run_id,)),
+        ("SELECT run_id FROM workflow_runs WHERE run_id = ?", ("nobody",)),
+        ("SELECT count(*) FROM workflow_runs", ()),
+    ]
+    assert batch.scan_together(asked) == [batch.scan(*one) for one in asked] == [[("w",)], [], [(1,)]]
+    assert batch.scan_together(asked[:1]) == [[("w",)]]
+    assert batch.scan_together([]) == []
+    bench.raw.exec_driver_sql("COMMIT")
+    assert blocks == ([3] if bench.raw.pipelined else [])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +17,15 @@ from tests.statements import asked_of
 
 from outlast.runtime.schema_check import ensure_schema
 from outlast_store.database.database import Database
+from outlast_store.database.sql_text import Values, fetch
 from outlast_store.reads import attention, due, overview, queues, run_listing, task_queues
+from outlast_store.reads.activities import find_claimable, next_activity_at
 from outlast_store.reads.description import describe_run, list_worker_loads
 from outlast_store.reads.run_listing import RunFilter
-from outlast_store.reads.workers import poll_work
+from outlast_store.reads.serving import Polled
+from outlast_store.reads.workers import list_workers, next_claimable_at, poll_work
 from outlast_store.schema import tables
+from outlast_store.transitions import run_owners
 
 FEW, MANY = 2_000, 20_000
 CAP = 50
@@ -190,3 +195,96 @@ def test_what_is_asked_again_and_again_costs_the_same_however_many_activities_wa
     after = {name: work_of(database, ask) for name, ask in READS.items()}
     grown = {name: (before[name], after[name]) for name in READS if after[name] > 1.5 * before[name] + 200}
     assert not grown
+
+
+# --- what a worker lacks --------------------------------------------------------------------------------------------
+
+OWN = {"one type": ["Order"], "many types": ["Order", *(f"Other{number}" for number in range(30))]}
+"""Of few types the ranges are read by name, of many those are found first that hold anything."""
+
+
+def lacking(types: list[str]) -> dict[str, Callable[[Connection], object]]:
+    """What a worker asks of its task queue that has workflows and activities of these types."""
+
+    def scan(connection: Connection) -> Any:
+        def run(text: str, values: Values) -> list[Values]:
+            return fetch(connection, text, values)
+
+        return run
+
+    def claim_runs(connection: Connection) -> list[tuple[int, str]]:
+        raw = SimpleNamespace(qmark=connection.dialect.name == "sqlite")
+        batch: Any = SimpleNamespace(now=NOW, scan=scan(connection), raw=raw)
+        return run_owners.scan_claimable_runs(batch, ["default"], types, 10)
+
+    return {
+        "a claim of runs": claim_runs,
+        "a claim of activities": lambda connection: find_claimable(
+            scan(connection), ["default"], types, NOW, 10
+        ),
+        "a poll": lambda connection: poll_work(connection, "w-1", ["default"], types, types, NOW, None),
+        "the next activity": lambda connection: next_activity_at(connection, ["default"], types, NOW),
+        "the next run": lambda connection: next_claimable_at(connection, ["default"], types),
+    }
+
+
+def fill_types(database: Database, begin: int, end: int, types: list[str], since: int) -> None:
+    """Add ready runs without an owner and ready activities of some types in turns."""
+    numbers = [(number, types[number % len(types)]) for number in range(begin, end)]
+    with database.writer() as connection:
+        insert_runs(
+            connection,
+            [
+                run_row(number, created_at=SINCE, wake_at=since + number, workflow_type=type)
+                for number, type in numbers
+            ],
+        )
+        connection.execute(
+            tables.activity_executions.insert(),
+            [activity(number, activity_type=type, available_at=since + number) for number, type in numbers],
+        )
+        if database.backend == "postgresql":
+            connection.exec_driver_sql("ANALYZE")
+
+
+@pytest.mark.parametrize("own", OWN)
+@pytest.mark.parametrize("waits", ["own runs wait", "none waits"])
+def test_what_a_worker_lacks_costs_it_nothing_however_much_of_it_stands_first(
+    database: Database, own: str, waits: str
+) -> None:
+    asked = lacking(OWN[own])
+    # Few of each foreign type are there from the beginning: each type costs a seek.
+    fill_types(database, 0, 40, ["Foreign", "Pay", "Ship", "Zip"], 0)
+    if waits == "own runs wait":
+        fill_types(database, 10**6, 10**6 + 40, ["Order"], SINCE)
+    before = {name: work_of(database, ask) for name, ask in asked.items()}
+    fill_types(database, 40, MANY, ["Foreign", "Pay", "Ship", "Zip"], 0)
+    after = {name: work_of(database, ask) for name, ask in asked.items()}
+    assert not {name: (before[name], after[name]) for name in asked if after[name] > 1.1 * before[name] + 20}
+
+
+def test_a_claim_costs_the_same_however_many_runs_of_its_types_wait(database: Database) -> None:
+    types = ["Order", "Pay", "Ship"]
+    asked = lacking(types)
+    # Only a database in memory, which nobody polls, asks for it.
+    del asked["the next run"]
+    fill_types(database, 0, FEW, types, 0)
+    before = {name: work_of(database, ask) for name, ask in asked.items()}
+    fill_types(database, FEW, MANY, types, 0)
+    after = {name: work_of(database, ask) for name, ask in asked.items()}
+    assert not {name: (before[name], after[name]) for name in asked if after[name] > 1.1 * before[name] + 20}
+
+
+@pytest.mark.usefixtures("low_caps")
+def test_types_that_nobody_knows_are_found_behind_those_that_are_known(database: Database) -> None:
+    fill_types(database, 0, MANY // 10, ["Order", "charge"], 0)
+    fill_types(database, 10**6, 10**6 + 2, ["Lost", "Mislaid"], 1)
+    with database.writer() as connection:
+        connection.execute(
+            tables.workers.insert(),
+            {**WORKER, "types": '{"workflows":["Order","charge"],"activities":["Order","charge"]}'},
+        )
+    with database.reader() as connection:
+        polled = Polled.of(list_workers(connection), NOW)
+        found = attention.find_unserved(connection, NOW, polled)
+    assert {run_id_at(SINCE, 10**6), run_id_at(SINCE, 10**6 + 1)} <= set(found)

@@ -109,6 +109,19 @@ def test_what_may_be_late_is_not_found(saved: bytes, statement: str, said: str) 
     assert not any(said in violation for violation in violations(saved, statement))
 
 
+@pytest.mark.parametrize("left", ["nothing", "seq > 1", "seq = 1"])
+def test_a_run_whose_history_is_gone_in_part_is_a_breach(saved: bytes, left: str) -> None:
+    """Whatever run it is of, and whoever was forked from it, continues it or is its child: the checker says so."""
+    with copy_of(saved) as connection:
+        runs = fetch(connection, "SELECT run_id FROM workflow_runs WHERE last_seq > 1")
+    for (run_id,) in runs:
+        with copy_of(saved) as connection:
+            kept = "" if left == "nothing" else f" AND NOT ({left})"
+            connection.exec_driver_sql(f"DELETE FROM history_events WHERE run_id = '{run_id}'{kept}")
+            found = check_database(connection)
+        assert any(run_id in violation for violation in found), found
+
+
 def test_an_empty_database_is_in_order() -> None:
     async def body() -> list[str]:
         async with TestEnvironment() as env:

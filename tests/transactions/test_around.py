@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from sqlalchemy import Connection
 from tests.transactions import bank as programs
 from tests.transactions.bank import Bank, pays
@@ -13,6 +15,7 @@ from tests.transactions.conftest import Working
 
 from outlast import Client, Worker, activity, workflow
 from outlast.interceptors import Interceptor
+from outlast_activities import transactions
 from outlast_activities.interceptors import RunActivity
 
 
@@ -45,6 +48,15 @@ async def test_an_interceptor_that_fails_rolls_the_code_back(url: str, bank: Ban
     assert around.seen == [5, 5]
     assert bank.balances == {"ada": 95, "bob": 5}
     assert bank.entries == bank.events("ActivityCompleted") == 1
+
+
+@workflow.defn
+async def pays_at_once(kind: str, times: int) -> None:
+    calls = [
+        workflow.execute_activity(kind, "ada", "bob", 1, start_to_close_timeout=30, result_type=int)
+        for _ in range(times)
+    ]
+    await asyncio.gather(*calls)
 
 
 @workflow.defn
@@ -84,3 +96,21 @@ async def test_the_last_heartbeat_reaches_the_next_attempt(
         assert await client.execute(pays, transfers, 5, id="p") == 5
     assert [list(details) for details in found] == [[], [7]]
     assert bank.balances == {"ada": 95, "bob": 5}
+
+
+async def test_the_attempts_of_a_worker_share_their_connections(
+    working: Working, bank: Bank, transfers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makers: list[threading.Thread] = []
+
+    class Noted(transactions.Transactions):
+        def __init__(self, *parts: Any, **options: Any) -> None:
+            makers.append(threading.current_thread())
+            super().__init__(*parts, **options)
+
+    monkeypatch.setattr(transactions, "Transactions", Noted)
+    async with working(workflows=[pays_at_once]) as client:
+        await client.execute(pays_at_once, transfers, 20, id="p")
+    assert bank.balances == {"ada": 80, "bob": 20}
+    # On the loop, where nobody makes another one at the same time.
+    assert makers == [threading.current_thread()]

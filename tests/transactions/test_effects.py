@@ -106,6 +106,33 @@ async def test_names_tell_the_effects_of_one_activity_apart(shop: Engine) -> Non
 
 
 @pytest.mark.postgresql
+async def test_two_effects_of_one_name_in_a_transaction_are_refused(shop: Engine) -> None:
+    refused: list[str] = []
+
+    @activity.defn
+    def sell(item: str) -> list[int]:
+        with shop.connect() as connection:
+            with connection.begin():
+                activity.once(connection, "sale").keep([1])
+                with pytest.raises(InvalidOptionError, match="name of its own") as error:
+                    activity.once(connection, "sale")
+                refused.append(error.value.field or "")
+                activity.once(connection, "refund").keep([2])
+            # Whoever does not know whether it was committed asks again, in another transaction.
+            with connection.begin():
+                assert activity.once(connection, "sale").done
+            with connection.begin():
+                savepoint = connection.begin_nested()
+                assert not activity.once(connection, "gift").done
+                savepoint.rollback()
+                assert not activity.once(connection, "gift").done, "what was rolled back was not had"
+        return []
+
+    async with TestEnvironment(workflows=[sells], activities=[sell]) as env:
+        assert await env.client.execute(sells, "book") == []
+    assert refused == ["name"]
+
+
 def test_an_asynchronous_connection_is_awaited(postgresql_url: str) -> None:
     plain = create_engine(DatabaseUrl.parse(postgresql_url).sqlalchemy_url)
     create_effects(plain)

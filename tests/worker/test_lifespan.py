@@ -24,7 +24,7 @@ from tests.wire.samples import Colour
 
 import outlast
 from outlast import Client, StructuralLimits, activity, workflow
-from outlast.errors import InvalidOptionError
+from outlast.errors import InvalidOptionError, InvalidUrlError, OutlastError
 
 APPLICATION = """
 import asyncio
@@ -76,6 +76,11 @@ async def painted(colour: Colour) -> str:
     return await paint(colour)
 
 
+@workflow.defn(name="painted")
+async def also_painted(colour: Colour) -> str:
+    return colour.value
+
+
 def application(url: str, **options: Any) -> Starlette:
     async def place(request: Request) -> JSONResponse:
         client: Client = request.state.outlast
@@ -93,11 +98,8 @@ def test_requests_find_the_client_and_a_worker_runs_what_they_start(shared_url: 
 def test_a_database_in_memory_has_its_worker_on_the_loop() -> None:
     with TestClient(application("sqlite://", limits=StructuralLimits(open_updates=5), build_id="b-7")) as web:
         assert web.get("/").json() == "red"
-    with (
-        pytest.raises(InvalidOptionError, match="own_thread"),
-        TestClient(application("sqlite://", own_thread=True)),
-    ):
-        pass
+    with pytest.raises(InvalidOptionError, match="own_thread"):
+        application("sqlite://", own_thread=True)
 
 
 def test_without_anything_to_run_there_is_no_worker(sqlite_url: str) -> None:
@@ -108,12 +110,36 @@ def test_without_anything_to_run_there_is_no_worker(sqlite_url: str) -> None:
     assert asyncio.run(workers()) == 0
 
 
-def test_a_wrong_option_of_the_worker_is_named() -> None:
-    with (
-        pytest.raises(InvalidOptionError, match="task_queue"),
-        TestClient(application("sqlite://", task_queues="x")),
-    ):
-        pass
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"task_queues": "x"}, "task_queue"),
+        ({"lease_duration": 0}, "lease duration"),
+        ({"workflows": painted}, "workflows must be a list"),
+        ({"workflows": [painted, also_painted]}, "painted"),
+        ({"interceptors": [object()]}, "interceptors"),
+        ({"activities": [len]}, "len"),
+    ],
+)
+def test_a_wrong_option_is_named_by_the_call(options: dict[str, Any], named: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"workflows": [painted], **options}
+    with pytest.raises(OutlastError, match=named):
+        outlast.lifespan(f"sqlite:///{tmp_path}/shop.db", **given)
+    with pytest.raises(InvalidUrlError):
+        outlast.lifespan("shop.db")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_application_starts_as_often_as_it_is_asked_to(sqlite_url: str) -> None:
+    around = outlast.lifespan(
+        sqlite_url, workflows=iter([painted]), activities=iter([paint]), queues=iter(["q"])
+    )
+
+    async def paints() -> str:
+        async with around(None) as state:
+            return await state["outlast"].execute(painted, Colour.RED)
+
+    assert [asyncio.run(paints()) for _ in range(2)] == ["red", "red"]
 
 
 @pytest.fixture

@@ -228,7 +228,23 @@ class CommandGroup(TyperGroup):
 
 
 def _loader(name: str, listed: Listed) -> Callable[[], Any]:
-    return lambda: command_of(name, getattr(import_module(listed.module), listed.name))
+    def load() -> Any:
+        command = command_of(name, getattr(import_module(listed.module), listed.name))
+        _end_with_example(name, command)
+        return command
+
+    return load
+
+
+def _end_with_example(path: str, command: Any) -> None:
+    """Let the help of a command, or of each verb of a group, end with an example and the exit codes."""
+    # Only a command that is used needs them.
+    from outlast.cli.common.examples import EXAMPLES, EXIT_CODES
+
+    for verb, one in getattr(command, "commands", {}).items():
+        _end_with_example(f"{path} {verb}", one)
+    if path in EXAMPLES:
+        command.epilog = f"Example: {EXAMPLES[path]}\n\n{EXIT_CODES}"
 
 
 def command_of(name: str, thing: Any) -> Any:

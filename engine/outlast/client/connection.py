@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Never, Self
 
 from outlast.client.connecting import Connecting
 from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.other_names import refuse_unknown
 
@@ -63,7 +64,7 @@ class Connection:
             **unknown: Options that there are not: the error says what is meant.
 
         Raises:
-            InvalidOptionError: There is no such option, or one of the interceptors is none.
+            InvalidOptionError: There is no such option, or one is of another type.
             InvalidUrlError: The URL cannot be used.
             StoreUnreachableError: No database answers.
             SchemaMissingError: PostgreSQL has no Outlast tables; also SchemaTooOldError, SchemaTooNewError.
@@ -75,6 +76,14 @@ class Connection:
         from outlast.client.interceptors import checked_interceptors
 
         around = checked_interceptors(interceptors)
+        for name, given, wanted in (
+            ("converter", converter, DataConverter),
+            ("limits", limits, StructuralLimits),
+        ):
+            if given is not None and not isinstance(given, wanted):
+                raise InvalidOptionError(
+                    f"{name} must be a {wanted.__name__}, not {type(given).__name__}", field=name
+                )
 
         async def connected() -> Self:
             # The database drivers come with the runtime.

@@ -34,6 +34,7 @@ from outlast.histories.fork import Forked
 from outlast.visibility.views import WorkflowDescription
 from outlast_activities.interceptors import ActivityInterceptor
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.validation import validate_list
 from outlast_workflow.run.interceptors import WorkflowInterceptor
 
 
@@ -148,7 +149,7 @@ def checked_interceptors(interceptors: Iterable[Any]) -> tuple[Interceptor, ...]
     Raises:
         InvalidOptionError: One is none.
     """
-    given = tuple(interceptors)
+    given = tuple(validate_list("interceptors", interceptors, "interceptors"))
     for one in given:
         if not isinstance(one, Interceptor):
             noun = "the class" if isinstance(one, type) else "an object of type"

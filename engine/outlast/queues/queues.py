@@ -27,6 +27,7 @@ from outlast_workflow.options.validation import (
     IfExists,
     check_if_exists,
     integer,
+    validate_after,
     validate_note,
     validate_queue,
 )
@@ -108,6 +109,7 @@ class Queues:
         """
         await self._apply(ResumeQueue(validate_queue(name)))
 
+    @explained("delete", "queues.delete('mails')")
     async def delete(self, name: str) -> None:
         """Delete a queue.
 
@@ -117,6 +119,7 @@ class Queues:
         """
         await self._apply(DeleteQueue(validate_queue(name)))
 
+    @explained("describe", "queues.describe('mails')")
     async def describe(self, name: str) -> QueueDescription:
         """Describe a queue: its limits, and what is in it now.
 
@@ -139,9 +142,10 @@ class Queues:
             limit: How many at most; ``None`` for all.
 
         Raises:
-            InvalidOptionError: The limit cannot be used.
+            InvalidOptionError: The limit cannot be used, or ``after`` is no text.
         """
         most = None if limit is None else integer("limit", limit, 0)
+        after = validate_after(after)
         found: list[QueueDescription] = []
         while most is None or len(found) < most:
             wanted = PAGE if most is None else min(most - len(found), PAGE)
@@ -160,7 +164,16 @@ class Queues:
         Args:
             queue: The definition.
             if_exists: What to do about a queue that is defined already.
+
+        Raises:
+            InvalidOptionError: It is no :class:`outlast.Queue`; nothing was written.
         """
+        given: object = queue
+        if not isinstance(given, Queue):
+            raise InvalidOptionError(
+                f"define_queue takes a Queue, not {type(given).__name__}: Queue('mails', concurrency=5)",
+                field="queue",
+            )
         check_if_exists(if_exists)
         row = await self._apply(DefineQueue(queue, if_exists))
         kept = definition_of(row)

@@ -226,15 +226,25 @@ class Runtime:
     async def read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a query function of :mod:`outlast_store.reads` with its arguments, and return its result."""
+        """Run a query function of :mod:`outlast_store.reads` with its arguments, and return its result.
+
+        Raises:
+            JournalClosedError: The last client has been closed.
+            StoreError: The database cannot be read.
+        """
         if self._pool is None:
             return self.read_now(query, *args, **kwargs)
+        if self._closed:
+            # The threads are gone, and an executor's own error would say nothing of a client.
+            raise JournalClosedError
         return await self.loop.run_in_executor(self._pool, lambda: self.read_now(query, *args, **kwargs))
 
     async def read_aside(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run a query that may take long: always on a thread, so that the event loop stays responsive."""
+        if self._closed:
+            raise JournalClosedError
         if self._pool is None and self.environment.threads and not self.url.memory:
             self._pool_aside = self._pool_aside or ThreadPoolExecutor(1, "outlast-listing")
             return await self.loop.run_in_executor(

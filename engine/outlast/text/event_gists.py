@@ -224,8 +224,10 @@ def _activity_scheduled(event: _Reading) -> Gist:
     where = "local" if event.payload.get("local") is True else ""
     if not where and queue not in ("", "default"):
         where = f"task queue {queue}"
+    options = event.payload.get("options")
+    kind = "transactional" if isinstance(options, dict) and options.get("transactional") is True else ""
     return Gist(
-        _said(event.named(event.text("activity_type")), event.text("summary"), where), event.arguments
+        _said(event.named(event.text("activity_type")), event.text("summary"), where, kind), event.arguments
     )
 
 

@@ -30,6 +30,7 @@ from outlast_store.schema.rows import ActivityRow, FailureRow, RequestRow, RunRo
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import RunNotFoundError, WorkflowNotFoundError
 from outlast_workflow.history.events import stored_json
+from outlast_workflow.options.activity import is_transactional
 from outlast_workflow.primitives.enums import (
     ActivityStatus,
     FailureCategory,
@@ -219,6 +220,7 @@ def _activity(
         summary=row.summary,
         deferred=row.is_deferred,
         queue=_queue_of_activity(row, found, now),
+        transactional=is_transactional(row.options),
     )
 
 

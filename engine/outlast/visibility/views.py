@@ -208,6 +208,8 @@ class PendingActivity(View):
         deferred: Whether it runs without a worker, since ``started_at``, until somebody outside ends it or
             ``next_deadline_at`` passes.
         queue: The queue that decides when its attempts begin, and where it stands there.
+        transactional: Whether the code that called it knew it as ``@activity.defn(transactional=True)``: what it
+            writes is committed with its completion.
     """
 
     activity_id: int
@@ -234,6 +236,7 @@ class PendingActivity(View):
     summary: str | None = None
     deferred: bool = False
     queue: QueuePlace | None = None
+    transactional: bool = False
 
 
 class PendingTimer(View):

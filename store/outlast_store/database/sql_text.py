@@ -11,6 +11,8 @@ from sqlalchemy import Connection, Table
 
 Values = tuple[Any, ...]
 """The values of one row, or of one statement's marks."""
+Asked = tuple[str, Values]
+"""A statement that reads, written with ``?`` marks, and its values."""
 
 
 @lru_cache(256)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from sqlalchemy import Table
 
 from outlast_store.database.raw_connection import RawConnection
-from outlast_store.database.sql_text import Values
+from outlast_store.database.sql_text import Asked, Values
 from outlast_store.database.statements import StaleRows, Statements
 from outlast_store.journal.commit_news import ActivityKey, Cache
 from outlast_store.journal.row_sets import ActivityRows, Entry, InstanceRows, RunRows, StreamRows
@@ -233,6 +233,14 @@ class LockedRows:
         """Return the rows of a read-only statement written with ``?`` marks."""
         found: list[Values] = self.raw.exec_driver_sql(self.raw.marked(text), values).fetchall()
         return found
+
+    def scan_together(self, asked: Sequence[Asked]) -> list[list[Values]]:
+        """Return the rows of each of some read-only statements, which are sent together where the driver can."""
+        if len(asked) < 2 or not self.raw.pipelined:
+            return [self.scan(text, values) for text, values in asked]
+        with self.raw.together():
+            cursors = [self.raw.exec_driver_sql(self.raw.marked(text), values) for text, values in asked]
+        return [cursor.fetchall() for cursor in cursors]
 
     def lock(self, table: Table, keys: tuple[str, ...], rows: Sequence[Values]) -> list[Values]:
         """Return whole rows by key, locked, of a table that no other method knows.

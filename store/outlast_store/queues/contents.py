@@ -5,12 +5,12 @@ A transaction runs them through its batch, and others through a connection: both
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from outlast_store.database.sql_text import Values
+from outlast_store.database.sql_text import Asked, Values
 from outlast_workflow.errors import QueueNotFoundError
 
 Scan = Callable[[str, Values], list[Values]]
@@ -92,10 +92,27 @@ def find_lines(
 ) -> list[Line]:
     """Return the lines of a queue, by partition and priority.
 
+    Args:
+        scan: How to read.
+        waiting: What waits.
+        queue: The queue.
+        limit: How many lines.
+        sqlite: Whether the database is SQLite.
+        after: The partition after which it begins; ``None`` for the first one.
+        until: The last partition that counts; ``None`` for no bound.
+    """
+    asked = lines_asked(waiting, queue, limit, sqlite=sqlite, after=after, until=until)
+    return lines_of(scan(*asked), sqlite=sqlite)
+
+
+def lines_asked(
+    waiting: Waiting, queue: str, limit: int, *, sqlite: bool, after: str | None, until: str | None
+) -> Asked:
+    """Return the statement that reads the lines of a queue, and its values; :func:`lines_of` reads its rows.
+
     It leaps from line to line through the index: one or two seeks each, however long the lines are.
 
     Args:
-        scan: How to read.
         waiting: What waits.
         queue: The queue.
         limit: How many lines.
@@ -106,10 +123,15 @@ def find_lines(
     text = _leap(waiting, sqlite=sqlite, begins=after is not None, ends=until is not None)
     end: Values = () if until is None else (until,)
     first: Values = (queue, *(() if after is None else (after,)), *end)
+    return text, (*first, queue, *end, limit) if not sqlite else (*first, queue, queue, *end, limit)
+
+
+def lines_of(rows: Iterable[Values], *, sqlite: bool) -> list[Line]:
+    """Return the lines that the statement of :func:`lines_asked` has found."""
     if not sqlite:
-        return [Line(*row) for row in scan(text, (*first, queue, *end, limit))]
-    rows = [row[0].rsplit(_SEPARATOR, 2) for row in scan(text, (*first, queue, queue, *end, limit))]
-    return [Line(partition, int(priority), int(since)) for partition, priority, since in rows]
+        return [Line(*row) for row in rows]
+    texts = [row[0].rsplit(_SEPARATOR, 2) for row in rows]
+    return [Line(partition, int(priority), int(since)) for partition, priority, since in texts]
 
 
 @lru_cache(16)

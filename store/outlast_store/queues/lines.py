@@ -16,10 +16,11 @@ reads an index of its own, and what is found by it is counted up to a limit: no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from outlast_store.database.sql_text import marks
@@ -203,7 +204,7 @@ def _difference(batch: LockedRows, queue: str, worker_id: str | None) -> dict[st
 
 
 def find_pairs(
-    batch: Batch, queue: str, kinds: Iterable[Kind], after: str | None, until: str | None = None
+    batch: Batch, queue: str, kinds: Sequence[Kind], after: str | None, until: str | None = None
 ) -> dict[Pair, list[Kind]]:
     """Return the pairs of partition and priority that have a line, by partition and priority, and what is in each.
 
@@ -215,18 +216,20 @@ def find_pairs(
         until: The last partition that counts; ``None`` for no bound.
     """
     found: dict[Pair, list[Kind]] = {}
-    for kind in kinds:
-        waiting = SOURCES[kind].waiting
-        for line in contents.find_lines(
-            batch.scan, waiting, queue, PAIRS, sqlite=batch.raw.qmark, after=after, until=until
-        ):
+    sqlite = batch.raw.qmark
+    asked = [
+        contents.lines_asked(SOURCES[kind].waiting, queue, PAIRS, sqlite=sqlite, after=after, until=until)
+        for kind in kinds
+    ]
+    for kind, rows in zip(kinds, batch.scan_together(asked), strict=True):
+        for line in contents.lines_of(rows, sqlite=sqlite):
             found.setdefault(Pair(line.partition, line.priority), []).append(kind)
     # The first of each kind are the first of all; of those that come after them, some may not have been read.
     return {pair: found[pair] for pair in sorted(found)[:PAIRS]}
 
 
 def find_pairs_of(
-    batch: Batch, queue: str, kinds: Iterable[Kind], partitions: Sequence[str]
+    batch: Batch, queue: str, kinds: Sequence[Kind], partitions: Sequence[str]
 ) -> dict[Pair, list[Kind]]:
     """Return the pairs of some partitions that have a line, and what is in each.
 
@@ -240,9 +243,10 @@ def find_pairs_of(
     if not partitions:
         return found
     values = [item for partition in partitions for priority in PRIORITIES for item in (partition, priority)]
-    for kind in kinds:
-        text = _pairs_of(kind, len(partitions), sqlite=batch.raw.qmark)
-        for row in batch.scan(text, (*values, queue)):
+    texts = [_pairs_of(kind, len(partitions), sqlite=batch.raw.qmark) for kind in kinds]
+    asked = [(text, (*values, queue)) for text in texts]
+    for kind, rows in zip(kinds, batch.scan_together(asked), strict=True):
+        for row in rows:
             found.setdefault(Pair(*row), []).append(kind)
     return {pair: found[pair] for pair in sorted(found)}
 
@@ -261,25 +265,28 @@ def _pairs_of(kind: Kind, partitions: int, *, sqlite: bool) -> str:
 
 
 def find_heads(
-    batch: Batch, queue: str, kind: Kind, pairs: Sequence[Pair], limit: int
-) -> dict[Pair, list[Head]]:
-    """Return the first runs or activities of each line, in the order in which they joined it.
+    batch: Batch, queue: str, pairs: Mapping[Kind, Sequence[Pair]], limits: Mapping[Kind, int]
+) -> dict[Kind, dict[Pair, list[Head]]]:
+    """Return the first runs and activities of each line, in the order in which they joined it.
 
     Args:
         batch: The batch.
         queue: The queue.
-        kind: Which of them.
-        pairs: The lines.
-        limit: How many of each.
+        pairs: The lines of each kind.
+        limits: How many of each line, by kind.
     """
-    found: dict[Pair, list[Head]] = {}
-    if not pairs:
-        return found
-    values: list[object] = [item for pair in pairs for item in pair]
-    text = _heads_text(kind, len(pairs), sqlite=batch.raw.qmark)
-    rows = batch.scan(text, (*values, queue, limit))
-    for partition, priority, *head in sorted(rows):
-        found.setdefault(Pair(partition, priority), []).append(Head(*head))
+    found: dict[Kind, dict[Pair, list[Head]]] = {kind: {} for kind in pairs}
+    kinds = [kind for kind, some in pairs.items() if some]
+    asked = [
+        (
+            _heads_text(kind, len(pairs[kind]), sqlite=batch.raw.qmark),
+            (*chain.from_iterable(pairs[kind]), queue, limits[kind]),
+        )
+        for kind in kinds
+    ]
+    for kind, rows in zip(kinds, batch.scan_together(asked), strict=True):
+        for partition, priority, *head in sorted(rows):
+            found[kind].setdefault(Pair(partition, priority), []).append(Head(*head))
     return found
 
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
-from typing import Final
+from itertools import chain, product
 
 from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import Values, columns_of, fetch, marks, select
+from outlast_store.queues.contents import Scan
+from outlast_store.reads.task_queues import ACTIVITIES, MOST_RANGES, PRIORITIES, split, types_among
 from outlast_store.schema import tables
 from outlast_store.schema.rows import LOCAL, ActivityRow
 
 AttemptKey = tuple[str, int, int]
 """A run id, an activity id and an attempt."""
-PRIORITIES: Final = 10
-"""How many priorities there are: 0 to 9, the lowest number first."""
 
 
 def _has_time(table: str = "") -> str:
@@ -88,31 +87,43 @@ def _of_attempts(attempts: int) -> str:
     )
 
 
+@lru_cache(64)
+def _ranges(queues: int, types: int) -> str:
+    """Return the WITH that names ``ranges (task_queue, type, priority)``: the index ranges that hold what is claimable.
+
+    It takes the task queues, then the types. Each type ends with a row whose priority is null.
+    """
+    least = f"SELECT min(priority) FROM {ACTIVITIES.table} WHERE {ACTIVITIES.condition} AND task_queue"
+    return (
+        f"{types_among(ACTIVITIES, queues, types)}, ranges (task_queue, type, priority) AS ("
+        f"SELECT known.task_queue, known.type, ({least} = known.task_queue AND activity_type = known.type) FROM known "
+        f"UNION ALL SELECT ranges.task_queue, ranges.type, ({least} = ranges.task_queue "
+        "AND activity_type = ranges.type AND priority > ranges.priority) "
+        "FROM ranges WHERE ranges.priority IS NOT NULL)"
+    )
+
+
 def next_available(queues: Sequence[str], types: Sequence[str], now: int) -> tuple[str, Values]:
     """Return what follows SELECT, and its values, to read when the next claimable activity is available.
 
-    Like a claim it reads the head of one index range per priority and queue, however many activities wait behind it.
+    It reads the head of each index range that holds any, however many activities wait behind it.
 
     Args:
         queues: The task queues that the worker polls.
         types: The activity types that it runs.
         now: Microseconds since the epoch.
     """
-    values: list[object] = []
-    for priority in range(PRIORITIES):
-        for queue in queues:
-            values += (queue, priority, *types, now)
-    return _next_available(len(queues), len(types)), tuple(values)
+    return _next_available(len(queues), len(types)), (*queues, *types, now)
 
 
 @lru_cache(64)
 def _next_available(queues: int, types: int) -> str:
     head = (
-        "SELECT * FROM (SELECT available_at FROM activity_executions WHERE status = 'pending' AND queue IS NULL "
-        f"AND task_queue = ? AND priority = ? AND activity_type IN ({marks(range(types))}) AND {_has_time()} "
-        "ORDER BY available_at LIMIT 1) AS head"
+        f"SELECT available_at FROM {ACTIVITIES.table} WHERE {ACTIVITIES.condition} AND task_queue = ranges.task_queue "
+        f"AND activity_type = ranges.type AND priority = ranges.priority AND {_has_time()} "
+        "ORDER BY available_at LIMIT 1"
     )
-    heads = " UNION ALL ".join(f"{head}{place}" for place in range(PRIORITIES * queues))
+    heads = f"{_ranges(queues, types)} SELECT ({head}) AS available_at FROM ranges WHERE priority IS NOT NULL"
     return f"MIN(available_at) FROM ({heads}) AS heads"
 
 
@@ -127,33 +138,39 @@ def next_activity_at(
     return found
 
 
-def claimable(queues: Sequence[str], types: Sequence[str], now: int, limit: int) -> tuple[str, Values]:
-    """Return the statement, and its values, that finds claimable activities: by priority, then oldest first.
-
-    It reads one index range per priority and queue.
+def find_claimable(
+    scan: Scan, queues: Sequence[str], types: Sequence[str], now: int, limit: int
+) -> list[tuple[str, int]]:
+    """Return ``(run_id, activity_id)`` of claimable activities: by priority, then oldest first.
 
     Args:
+        scan: How to read.
         queues: The task queues that the worker polls.
         types: The activity types that it runs.
         now: Microseconds since the epoch.
-        limit: How many are read of each range.
+        limit: How many.
     """
-    values: list[object] = []
-    for priority in range(PRIORITIES):
-        for queue in queues:
-            values += (queue, priority, now, *types, now, limit)
-    return _claimable_text(len(queues), len(types)), tuple(values)
+    ranges: list[Values] = list(product(queues, types, range(PRIORITIES)))
+    if len(ranges) > MOST_RANGES:
+        text = f"{_ranges(len(queues), len(types))} SELECT * FROM ranges WHERE priority IS NOT NULL"
+        ranges = scan(text, (*queues, *types))
+    found: list[Values] = []
+    for some in split(ranges):
+        values = [value for one in some for value in (*one, now, now, limit)]
+        found += scan(_claimable_text(len(some)), tuple(values))
+    found.sort()
+    return [(run_id, activity_id) for _, _, run_id, activity_id in found[:limit]]
 
 
 @lru_cache(64)
-def _claimable_text(queues: int, types: int) -> str:
+def _claimable_text(ranges: int) -> str:
     text = (
-        "SELECT * FROM (SELECT run_id, activity_id FROM activity_executions WHERE status = 'pending' "
-        "AND queue IS NULL AND task_queue = ? AND priority = ? AND available_at <= ? "
-        f"AND activity_type IN ({marks(range(types))}) AND {_has_time()} "
+        "SELECT * FROM (SELECT priority, available_at, run_id, activity_id "
+        f"FROM {ACTIVITIES.table} WHERE {ACTIVITIES.condition} "
+        f"AND task_queue = ? AND activity_type = ? AND priority = ? AND available_at <= ? AND {_has_time()} "
         "ORDER BY available_at, run_id, activity_id LIMIT ?) AS range_"
     )
-    return " UNION ALL ".join(f"{text}{place}" for place in range(PRIORITIES * queues))
+    return " UNION ALL ".join(f"{text}{place}" for place in range(ranges))
 
 
 # --- local activities ----------------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ queue_paused   the run, or one of its activities, has stood for more than an hou
 
 Of a run that is given, all of them are found. Runs that lack a worker are found among those that stand first, and of
 the lines of a paused queue the one that has waited longest tells of the others. So a search costs the same however
-many wait: it looks at the first thousand of each task queue and priority, at a thousand lines of queues, and at a
-thousand runs and as many activities in queues that are not defined.
+many wait: it looks at the first thousand of each task queue (of each priority, for activities), shared by the types
+that no live worker knows there, at a thousand lines of queues, and at a thousand runs and as many activities in queues
+that are not defined.
 """
 
 from __future__ import annotations
@@ -167,28 +168,30 @@ def find_unserved(connection: Connection, now: int, polled: Polled) -> list[str]
 
 
 def _ready_runs(connection: Connection, since: int, polled: Polled) -> Iterable[str]:
-    text = task_queues.ready_runs("run_id, workflow_type")
-    for name in task_queues.find_names(
-        connection, task_queues.READY_RUNS[0], "task_queue", task_queues.READY_RUNS[1]
-    ):
-        condition, types = _not_served(polled.workflows, name, "workflow_type")
-        values = (name, since, since, MOST_LOOKED_AT, *types)
-        yield from _ids(connection, f"SELECT run_id FROM ({text}) AS ready{condition}", values)
+    text = task_queues.ready_runs("run_id")
+    for name, types in _not_served(connection, task_queues.RUNS, polled.workflows).items():
+        for type in types:
+            values = (name, type, since, since, max(MOST_LOOKED_AT // len(types), 1))
+            yield from _ids(connection, text, values)
 
 
 def _ready_activities(connection: Connection, since: int, polled: Polled) -> Iterable[str]:
-    table, indexed = task_queues.WAITING_ACTIVITIES
-    text = task_queues.ready_activities("run_id, activity_type, available_at")
-    for name in task_queues.find_names(connection, table, "task_queue", indexed):
-        condition, types = _not_served(polled.activities, name.removeprefix(LOCAL), "activity_type")
-        values = (*task_queues.activity_values(name, since, MOST_LOOKED_AT), *types)
-        yield from _ids(connection, f"SELECT DISTINCT run_id FROM ({text}) AS ready{condition}", values)
+    text = f"SELECT DISTINCT run_id FROM ({task_queues.ready_activities('run_id, available_at')}) AS ready"
+    for name, types in _not_served(connection, task_queues.ACTIVITIES, polled.activities).items():
+        for type in types:
+            most = max(MOST_LOOKED_AT // len(types), 1)
+            yield from _ids(connection, text, task_queues.activity_values(name, type, since, most))
 
 
-def _not_served(served: dict[str, set[str]], task_queue: str, column: str) -> tuple[str, tuple[str, ...]]:
-    """Return the condition that leaves out the types of a task queue that live workers know, and its values."""
-    types = tuple(sorted(served.get(task_queue, ())))
-    return (f" WHERE {column} NOT IN ({marks(types)})", types) if types else ("", ())
+def _not_served(
+    connection: Connection, what: task_queues.Claimable, served: dict[str, set[str]]
+) -> dict[str, list[str]]:
+    """Return the types that wait in each task queue and that none of its live workers knows."""
+    found: dict[str, list[str]] = {}
+    for name, type in task_queues.find_types(connection, what):
+        if type not in served.get(name.removeprefix(LOCAL), ()):
+            found.setdefault(name, []).append(type)
+    return found
 
 
 def _runs_of_lost_workers(connection: Connection, since: int, polled: Polled) -> Iterable[str]:

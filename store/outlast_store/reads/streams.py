@@ -28,8 +28,20 @@ class StreamPage(NamedTuple):
     ended: bool
 
 
+class PageSize(NamedTuple):
+    """How much a page of items holds.
+
+    Attributes:
+        items: How many items at most.
+        bytes: No item follows once the values have so many bytes, so a page has at least one item, whatever its size.
+    """
+
+    items: int
+    bytes: int
+
+
 def read_items(
-    connection: Connection, first_run_id: str, name: str, start: int, limit: int
+    connection: Connection, first_run_id: str, name: str, start: int, size: PageSize
 ) -> list[StreamItemRow]:
     """Return items of a stream, in order.
 
@@ -38,17 +50,46 @@ def read_items(
         first_run_id: The chain.
         name: The stream.
         start: The first offset.
-        limit: How many.
+        size: How much at most.
     """
-    text = (
-        f"SELECT {_ITEM} FROM stream_items WHERE first_run_id = ? AND name = ? AND item_offset >= ? "
+    where, values = "first_run_id = ? AND name = ? AND item_offset >= ?", (first_run_id, name, start)
+    text = f"SELECT {_ITEM} FROM stream_items WHERE {where} ORDER BY item_offset LIMIT ?"
+    found: list[StreamItemRow] = []
+    if connection.dialect.name == "sqlite":
+        # Rows are read as they are asked for, so what is too much is left where it is.
+        total = 0
+        rows = connection.exec_driver_sql(text, (*values, size.items))
+        for row in rows:
+            found.append(StreamItemRow(*row))
+            total += len(found[-1].value.encode())
+            if total >= size.bytes:
+                break
+        rows.close()
+        return found
+    # The server sends the whole answer at once. It knows the sizes without reading the values.
+    sizes = (
+        f"SELECT item_offset, OCTET_LENGTH(value) AS size FROM stream_items WHERE {where} "
         "ORDER BY item_offset LIMIT ?"
     )
-    return [StreamItemRow(*row) for row in fetch(connection, text, (first_run_id, name, start, limit))]
+    before = (
+        f"SELECT item_offset, SUM(size) OVER (ORDER BY item_offset) - size AS before FROM ({sizes}) AS sizes"
+    )
+    last = f"SELECT MAX(item_offset) FROM ({before}) AS sums WHERE before < ?"
+    text = f"SELECT {_ITEM} FROM stream_items WHERE {where} AND item_offset <= ({last}) ORDER BY item_offset"
+    return [
+        StreamItemRow(*row) for row in fetch(connection, text, (*values, *values, size.items, size.bytes))
+    ]
 
 
 def look_at_stream(
-    connection: Connection, first_run_id: str, name: str, start: int, run_id: str, limit: int
+    connection: Connection,
+    first_run_id: str,
+    name: str,
+    start: int,
+    run_id: str,
+    size: PageSize,
+    *,
+    tell_end: bool = False,
 ) -> StreamPage:
     """Return the next items of a stream; where there are none, say whether more may come.
 
@@ -58,18 +99,21 @@ def look_at_stream(
         name: The stream.
         start: The first offset.
         run_id: A run of the chain, from which its last run is looked for.
-        limit: How many items.
+        size: How many items.
+        tell_end: Whether to look behind the items, too, whether more may come. It costs two statements.
     """
-    items = read_items(connection, first_run_id, name, start, limit)
-    if items:
+    items = read_items(connection, first_run_id, name, start, size)
+    if items and not tell_end:
         return StreamPage(items, run_id, ended=False)
     # The run comes first: once it is closed, nothing is written any more, so what is read behind it is all.
     run_id, closed = _last_run(connection, run_id)
     stream = find_stream(connection, first_run_id, name)
-    if stream is not None and stream.next_offset > start:
-        # It came between the reads.
-        return StreamPage(read_items(connection, first_run_id, name, start, limit), run_id, ended=False)
-    return StreamPage([], run_id, ended=closed or (stream is not None and stream.closed_at is not None))
+    behind = items[-1].item_offset + 1 if items else start
+    if stream is not None and stream.next_offset > behind:
+        # The page is full, or it came between the reads.
+        found = items or read_items(connection, first_run_id, name, start, size)
+        return StreamPage(found, run_id, ended=False)
+    return StreamPage(items, run_id, ended=closed or (stream is not None and stream.closed_at is not None))
 
 
 def _last_run(connection: Connection, run_id: str) -> tuple[str, bool]:

@@ -1,28 +1,45 @@
 """Task queues: which hold anything, what is ready in them, and what is running. No cost here follows how much waits.
 
-The task queues are found by leaps through an index, one seek each, and what is ready in each is counted up to a limit.
+Runs and activities that may be claimed are in an index that has the task queue first, then the type, then (for
+activities) the priority, then the time. Leaps through it find what different ones there are, one seek each. So who
+lacks a type passes over all that waits of it by one seek.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
-from outlast_store.database.sql_text import fetch
-from outlast_store.reads.activities import PRIORITIES
+from outlast_store.database.sql_text import Values, fetch, marks
 from outlast_store.schema.rows import LOCAL
 
 MOST_COUNTED: Final = 10_000
 """Up to which number is counted what is ready in a task queue; as many running activities are looked at in all."""
 MOST_NAMES: Final = 1_000
-"""How many task queues are found at most."""
+"""How many task queues, or types in them, are found at most."""
+PRIORITIES: Final = 10
+"""How many priorities there are: 0 to 9, the lowest number first."""
+MOST_RANGES: Final = 20
+"""How many index ranges a claim reads by name. Of more, it finds first which hold anything."""
+_RANGES_AT_ONCE: Final = 200
+"""How many ranges one statement reads; SQLite takes up to 500."""
 
-READY_RUNS: Final = "workflow_runs", "wake_at IS NOT NULL AND owner_id IS NULL"
-WAITING_ACTIVITIES: Final = "activity_executions", "status = 'pending' AND queue IS NULL"
-"""The tables and conditions of the indexes of what workers claim. Both begin with the task queue."""
+
+class Claimable(NamedTuple):
+    """What workers claim: a table, its column of types, and the condition of the index of what may be claimed."""
+
+    table: str
+    type: str
+    condition: str
+
+
+RUNS: Final = Claimable("workflow_runs", "workflow_type", "wake_at IS NOT NULL AND owner_id IS NULL")
+ACTIVITIES: Final = Claimable("activity_executions", "activity_type", "status = 'pending' AND queue IS NULL")
 
 
 @dataclass(slots=True)
@@ -68,37 +85,94 @@ def find_names(connection: Connection, table: str, column: str, condition: str) 
     return [row[0] for row in fetch(connection, f"{leap(table, column, condition)} LIMIT ?", (MOST_NAMES,))]
 
 
-def ready_runs(columns: str) -> str:
-    """Return the SELECT of the ready runs of a task queue; it takes the task queue, now twice, and how many."""
-    table, condition = READY_RUNS
+def _waiting(what: Claimable, names: str) -> str:
+    """Return the body of a recursive ``waiting (task_queue, type)``: what types wait in each of some task queues.
+
+    Each task queue ends with a row whose type is null.
+
+    Args:
+        what: Runs or activities.
+        names: What to select the ``names.name`` of the task queues from.
+    """
+    least = f"SELECT min({what.type}) FROM {what.table} WHERE {what.condition} AND task_queue"
     return (
-        f"SELECT {columns} FROM {table} WHERE {condition} AND task_queue = ? AND wake_at <= ? AND not_before <= ? "
-        "ORDER BY wake_at LIMIT ?"
+        f"SELECT names.name, ({least} = names.name) FROM {names} UNION ALL "
+        f"SELECT waiting.task_queue, ({least} = waiting.task_queue AND {what.type} > waiting.type) "
+        "FROM waiting WHERE waiting.type IS NOT NULL"
+    )
+
+
+def find_types(connection: Connection, what: Claimable) -> list[tuple[str, str]]:
+    """Return each task queue with each type that waits in it, a thousand at most.
+
+    Args:
+        connection: Where to read.
+        what: Runs or activities.
+    """
+    names = f"({leap(what.table, 'task_queue', what.condition)}) AS names"
+    text = (
+        f"WITH RECURSIVE waiting (task_queue, type) AS ({_waiting(what, names)}) "
+        "SELECT task_queue, type FROM waiting WHERE type IS NOT NULL LIMIT ?"
+    )
+    return [(row[0], row[1]) for row in fetch(connection, text, (MOST_NAMES,))]
+
+
+@lru_cache(64)
+def types_among(what: Claimable, task_queues: int, types: int) -> str:
+    """Return the WITH that names ``waiting (task_queue, type)``, those types that wait and are among some.
+
+    It takes the task queues, then the types. It costs one seek for each type that waits, whoever knows it.
+
+    Args:
+        what: Runs or activities.
+        task_queues: How many task queues.
+        types: How many types.
+    """
+    names = f"(SELECT column1 AS name FROM (VALUES {', '.join(['(?)'] * task_queues)}) AS given) AS names"
+    return (
+        f"WITH RECURSIVE waiting (task_queue, type) AS ({_waiting(what, names)}), known (task_queue, type) AS "
+        f"(SELECT task_queue, type FROM waiting WHERE type IN ({marks(range(types))}))"
+    )
+
+
+def split(ranges: Sequence[Values]) -> list[Sequence[Values]]:
+    """Return ranges in parts that one statement can read."""
+    return [ranges[at : at + _RANGES_AT_ONCE] for at in range(0, len(ranges), _RANGES_AT_ONCE)]
+
+
+def ready_runs(columns: str) -> str:
+    """Return the SELECT of the ready runs of one type in a task queue.
+
+    It takes the task queue, the type, now twice, and how many.
+    """
+    return (
+        f"SELECT {columns} FROM {RUNS.table} WHERE {RUNS.condition} AND task_queue = ? AND workflow_type = ? "
+        "AND wake_at <= ? AND not_before <= ? ORDER BY wake_at LIMIT ?"
     )
 
 
 def ready_activities(columns: str) -> str:
-    """Return the SELECT of the ready activities of a task queue: a range of the index for each priority.
+    """Return the SELECT of the ready activities of one type in a task queue: a range of the index for each priority.
 
-    For each priority it takes the task queue, the priority, now, and how many.
+    For each priority it takes the task queue, the type, the priority, now, and how many.
     """
-    table, condition = WAITING_ACTIVITIES
     text = (
-        f"SELECT * FROM (SELECT {columns} FROM {table} WHERE {condition} AND task_queue = ? AND priority = ? "
-        "AND available_at <= ? ORDER BY available_at LIMIT ?) AS range_"
+        f"SELECT * FROM (SELECT {columns} FROM {ACTIVITIES.table} WHERE {ACTIVITIES.condition} AND task_queue = ? "
+        "AND activity_type = ? AND priority = ? AND available_at <= ? ORDER BY available_at LIMIT ?) AS range_"
     )
     return " UNION ALL ".join(f"{text}{priority}" for priority in range(PRIORITIES))
 
 
-def activity_values(task_queue: str, now: int, most: int) -> tuple[object, ...]:
+def activity_values(task_queue: str, type: str, now: int, most: int) -> tuple[object, ...]:
     """Return the values of :func:`ready_activities`.
 
     Args:
         task_queue: The task queue.
+        type: The activity type.
         now: Microseconds since the epoch.
         most: How many of each priority.
     """
-    return tuple(value for priority in range(PRIORITIES) for value in (task_queue, priority, now, most))
+    return tuple(value for priority in range(PRIORITIES) for value in (task_queue, type, priority, now, most))
 
 
 def task_queue_loads(connection: Connection, now: int) -> dict[str, TaskQueueLoad]:
@@ -112,24 +186,28 @@ def task_queue_loads(connection: Connection, now: int) -> dict[str, TaskQueueLoa
         queue = queue.removeprefix(LOCAL)
         return loads.setdefault(queue, TaskQueueLoad(queue))
 
+    def left(counted: int) -> int:
+        # What is more than is counted may still be the oldest.
+        return max(MOST_COUNTED - counted, 1)
+
     with snapshot(connection):
         text = f"SELECT count(*), min(wake_at) FROM ({ready_runs('wake_at')}) AS ready"
-        for queue in find_names(connection, READY_RUNS[0], "task_queue", READY_RUNS[1]):
-            count, since = fetch(connection, text, (queue, now, now, MOST_COUNTED))[0]
-            if count:
-                load(queue).waiting_runs = count
-                load(queue).note_oldest(since)
+        for queue, type in find_types(connection, RUNS):
+            found = load(queue)
+            count, since = fetch(connection, text, (queue, type, now, now, left(found.waiting_runs)))[0]
+            found.waiting_runs = min(found.waiting_runs + count, MOST_COUNTED)
+            found.note_oldest(since)
         text = f"SELECT count(*), min(available_at) FROM ({ready_activities('available_at')}) AS ready"
-        for queue in find_names(connection, WAITING_ACTIVITIES[0], "task_queue", WAITING_ACTIVITIES[1]):
-            count, since = fetch(connection, text, activity_values(queue, now, MOST_COUNTED))[0]
-            if count:
-                found = load(queue)
-                found.waiting_activities = min(found.waiting_activities + count, MOST_COUNTED)
-                found.note_oldest(since)
+        for queue, type in find_types(connection, ACTIVITIES):
+            found = load(queue)
+            values = activity_values(queue, type, now, left(found.waiting_activities))
+            count, since = fetch(connection, text, values)[0]
+            found.waiting_activities = min(found.waiting_activities + count, MOST_COUNTED)
+            found.note_oldest(since)
         text = (
             "SELECT task_queue, count(*) FROM (SELECT task_queue FROM activity_executions "
             "WHERE status = 'running' LIMIT ?) AS running GROUP BY task_queue"
         )
         for queue, count in fetch(connection, text, (MOST_COUNTED,)):
             load(queue).running_activities += count
-    return loads
+    return {queue: found for queue, found in loads.items() if found != TaskQueueLoad(queue)}

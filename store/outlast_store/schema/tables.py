@@ -130,7 +130,14 @@ workflow_runs = _table(
     _text_or_null("slot_queue"),
     _int_or_null("start_deadline_at"),
     _text_or_null("alerts"),
-    _partial("ix_runs_claimable", "task_queue", "wake_at", where="wake_at IS NOT NULL AND owner_id IS NULL"),
+    # The type stands before the time, so that a claim passes over the types that its worker lacks.
+    _partial(
+        "ix_runs_claimable",
+        "task_queue",
+        "workflow_type",
+        "wake_at",
+        where="wake_at IS NOT NULL AND owner_id IS NULL",
+    ),
     _partial("ix_runs_owned", "owner_id", "wake_at", where="owner_id IS NOT NULL"),
     _partial("ix_runs_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
     _partial("ix_runs_cascade", "cascade_at", where="cascade_at IS NOT NULL"),
@@ -206,6 +213,7 @@ activity_executions = _table(
     _partial(
         "ix_activities_claimable",
         "task_queue",
+        "activity_type",
         "priority",
         "available_at",
         where="status = 'pending' AND queue IS NULL",

@@ -82,9 +82,11 @@ def copy_streams(batch: Batch, source: RunRow, target: RunRow, seq: int, closed:
         "(first_run_id, name, item_offset, value, written_at, run_id, seq, activity_id, attempt) "
         "SELECT CAST(? AS TEXT), i.name, ROW_NUMBER() OVER (PARTITION BY i.name ORDER BY i.item_offset) - 1, "
         f"i.value, i.written_at, CAST(? AS TEXT), {own.format('seq')}, {own.format('activity_id')}, "
-        f"{own.format('attempt')} FROM stream_items i JOIN workflow_runs r ON r.run_id = i.run_id "
-        "WHERE i.first_run_id = ? AND (r.run_number < ? OR i.run_id = ? AND (i.seq <= ? OR i.activity_id IN ("
-        "SELECT activity_id FROM activity_executions WHERE run_id = ? AND closed_at IS NOT NULL)))",
+        f"{own.format('attempt')} FROM stream_items i LEFT JOIN workflow_runs r ON r.run_id = i.run_id "
+        # A run that is gone came before those that are left: a chain is deleted from its first run on.
+        "WHERE i.first_run_id = ? AND (COALESCE(r.run_number, 0) < ? OR i.run_id = ? AND "
+        "(i.seq <= ? OR i.activity_id IN (SELECT activity_id FROM activity_executions "
+        "WHERE run_id = ? AND closed_at IS NOT NULL)))",
         (
             *(target.first_run_id, target.run_id, source.run_id, source.run_id, source.run_id),
             *(source.first_run_id, source.run_number, source.run_id, seq, target.run_id),

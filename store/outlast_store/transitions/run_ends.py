@@ -200,9 +200,10 @@ def open_run(batch: Batch, run: RunRow) -> RunRow | Ended:
 
 
 _TIMEOUT_NOUNS = {
-    TimeoutKind.EXECUTION_TIMEOUT: "execution",
-    TimeoutKind.RUN_TIMEOUT: "run",
-    TimeoutKind.SCHEDULE_TO_START: "schedule-to-start",
+    # It is an instant, whether it was given as one or as a timeout.
+    TimeoutKind.EXECUTION_TIMEOUT: "execution deadline",
+    TimeoutKind.RUN_TIMEOUT: "run timeout",
+    TimeoutKind.SCHEDULE_TO_START: "schedule-to-start timeout",
 }
 
 
@@ -225,7 +226,7 @@ def time_out_run(batch: Batch, run: RunRow, passed: PassedDeadline) -> None:
         FailureCategory.TIMEOUT,
         PropagationKind.TIMEOUT,
         exception_class="WorkflowTimeoutError",
-        message=f"the {noun} timeout of workflow {run.workflow_id} passed",
+        message=f"the {noun} of workflow {run.workflow_id} passed",
         timeout_kind=kind,
         deadline_at=deadline_at,
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import product
 
-from outlast_store.database.sql_text import Values, marks
+from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import Batch
+from outlast_store.reads.task_queues import MOST_RANGES, RUNS, split, types_among
 from outlast_store.schema.rows import RunRow
 from outlast_store.schema.tables import history_events
 
@@ -13,24 +16,42 @@ from outlast_store.schema.tables import history_events
 def scan_claimable_runs(
     batch: Batch, task_queues: Sequence[str], types: Sequence[str], limit: int
 ) -> list[tuple[int, str]]:
-    """Return ``(wake_at, run_id)`` of runs without an owner that have something to do, oldest first in each queue.
+    """Return ``(wake_at, run_id)`` of runs without an owner that have something to do, oldest first.
 
     Args:
         batch: The batch.
-        task_queues: The task queues, one statement for each.
+        task_queues: The task queues.
         types: The workflow types.
-        limit: How many of each queue.
+        limit: How many.
+    """
+    ranges: list[Values] = list(product(task_queues, types))
+    if len(ranges) > MOST_RANGES:
+        text = f"{types_among(RUNS, len(task_queues), len(types))} SELECT task_queue, type FROM known"
+        ranges = batch.scan(text, (*task_queues, *types))
+    sqlite = batch.raw.qmark
+    more: Values = () if sqlite else (limit,)
+    found: list[tuple[int, str]] = []
+    for some in split(ranges):
+        values = [value for one in some for value in (*one, batch.now, batch.now, *more)]
+        rows = batch.scan(_claimable_text(len(some), sqlite=sqlite), (*values, limit))
+        found += [(row[0], row[1]) for row in rows]
+    found.sort()
+    return found[:limit]
+
+
+@lru_cache(64)
+def _claimable_text(ranges: int, *, sqlite: bool) -> str:
+    """Return what merges ranges, which the index keeps in order: each is read no further than it is needed.
+
+    PostgreSQL merges only ranges that are ordered by themselves; SQLite would then read each up to the limit.
     """
     text = (
         "SELECT wake_at, run_id FROM workflow_runs WHERE owner_id IS NULL AND slot_queue IS NULL "
-        "AND task_queue = ? AND wake_at <= ? "
-        f"AND not_before <= ? AND workflow_type IN ({marks(types)}) ORDER BY wake_at LIMIT ?"
+        "AND task_queue = ? AND workflow_type = ? AND wake_at <= ? AND not_before <= ?"
     )
-    found: list[tuple[int, str]] = []
-    for queue in task_queues:
-        rows = batch.scan(text, (queue, batch.now, batch.now, *types, limit))
-        found += [(row[0], row[1]) for row in rows]
-    return found
+    if not sqlite:
+        text = f"SELECT * FROM ({text} ORDER BY wake_at LIMIT ?) AS range_"
+    return f"{' UNION ALL '.join([text] * ranges)} ORDER BY wake_at LIMIT ?"
 
 
 def scan_owned_runs(batch: Batch, worker_id: str, limit: int) -> list[str]:

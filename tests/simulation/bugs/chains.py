@@ -14,6 +14,7 @@ from outlast_store.journal.batch import Batch
 from outlast_store.transitions import new_runs, parents, requests, run_ends
 from outlast_store.transitions.children import AppliedClosePolicy, apply_close_policy
 from outlast_watchdog import enforcement
+from outlast_workflow.history import reset_plan
 
 # --- resets and retention ------------------------------------------------------------------------------------
 
@@ -83,6 +84,26 @@ def ends_of_children_are_not_told(stack: ExitStack) -> None:
         right(batch, row, {at: child for at, child in children.items() if child.is_open})
 
     patch(stack, copied_histories, "adopt_children", wrong)
+
+
+@bug
+def forks_take_open_children(stack: ExitStack) -> None:
+    """A fork takes the children of its original that are open at its point, as a reset does."""
+    looks, finds = reset_plan._Points._in_the_way, parents.find_children
+
+    def wrong(self: Any, walk: Any) -> Any:
+        fork, self.fork = self.fork, False
+        found = looks(self, walk)
+        self.fork = fork
+        return found
+
+    patch(stack, reset_plan._Points, "_in_the_way", wrong)
+    patch(
+        stack,
+        copied_histories,
+        "find_children",
+        lambda batch, children, fork: finds(batch, children, fork=False),
+    )
 
 
 @bug

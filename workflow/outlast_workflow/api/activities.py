@@ -184,6 +184,7 @@ def _schedule(
 ) -> ActivityFuture[Any]:
     machine = current_machine()
     signature: CallSignature | None = None
+    transactional = False
     if isinstance(activity, str):
         name, options, hint = activity, NO_OPTIONS, result_type
         if not machine.replaying:
@@ -195,6 +196,7 @@ def _schedule(
         # Not `isinstance`: checking a protocol costs more than the call.
         try:
             name, signature, options = activity.name, activity.signature, activity.options
+            transactional = bool(activity.transactional)
         except AttributeError:
             raise machine.log.refuse(
                 DurableCallError(
@@ -206,7 +208,7 @@ def _schedule(
         _check_local(machine, name, given)
     if given:
         options = _kept_in_replay(options, given) if machine.replaying else _over(machine, options, given)
-    return machine.calls.schedule(name, args, signature, options, hint, local)
+    return machine.calls.schedule(name, args, signature, options, hint, local, transactional=transactional)
 
 
 def _check_local(machine: WorkflowMachine, name: str, given: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ class WorkflowFailedError(WorkflowResultError):
 
 
 _TIMEOUT_WORDS = {
-    TimeoutKind.EXECUTION_TIMEOUT: "was not done in time: its execution timeout passed",
+    TimeoutKind.EXECUTION_TIMEOUT: "was not done in time: its execution deadline passed",
     TimeoutKind.RUN_TIMEOUT: "took too long: its run timeout passed",
     TimeoutKind.SCHEDULE_TO_START: "did not begin in time: its schedule-to-start timeout passed in its queue,",
 }

@@ -66,9 +66,20 @@ class WorkflowClosedError(OutlastError):
 
     facts: ClassVar[tuple[str, ...]] = ("workflow_id", "run_id", "status")
 
-    def __init__(self, workflow_id: str, *, run_id: str, status: str) -> None:
+    def __init__(self, workflow_id: str, *, run_id: str, status: str, lacks: str | None = None) -> None:
+        """Say that a workflow has ended.
+
+        Args:
+            workflow_id: The workflow.
+            run_id: Its last run.
+            status: How that ended.
+            lacks: The field of its memo that the caller waited for.
+        """
+        end = f"workflow {workflow_id!r} has ended already (run {run_id}, {status})"
         super().__init__(
-            f"workflow {workflow_id!r} has ended already (run {run_id}, {status}): see its result or its history"
+            f"{end}: see its result or its history"
+            if lacks is None
+            else f"{end} and has never set field {lacks!r} of its memo: give a default for that case, or see its result"
         )
         self.workflow_id = workflow_id
         self.run_id = run_id

@@ -216,6 +216,7 @@ class ActivityOptions(Value):
         """Return what ``ActivityScheduled`` records, unaffected by deploys.
 
         That is the timeouts in seconds, the retry policy, the cancellation type and the alerts, each if it was given.
+        That of an activity that is declared transactional says so (:func:`transactional_snapshot`).
         """
         if self._snapshot is None:
             object.__setattr__(self, "_snapshot", Payload(_snapshot_json(self)))
@@ -321,6 +322,32 @@ def _check_order(lesser: str, less: float | None, greater: str, great: float | N
 def _merged(base: ActivityOptions, over: ActivityOptions) -> ActivityOptions:
     given = {name: value for name, value in over.given().items() if value is not None}
     return base.replace(**given) if given else base
+
+
+@lru_cache(maxsize=1024)
+def transactional_snapshot(options: ActivityOptions) -> Payload:
+    """Return the snapshot of a call of an activity that is declared transactional, for whoever reads the history.
+
+    It is no option: what an attempt does is up to the declaration that its worker has.
+
+    Args:
+        options: The options of the call.
+    """
+    return Payload(orjson.dumps({**orjson.loads(_snapshot_json(options)), "transactional": True}))
+
+
+@lru_cache(maxsize=1024)
+def is_transactional(snapshot: str | bytes) -> bool:
+    """Return whether a snapshot, as JSON text, is that of an activity that is declared transactional.
+
+    Args:
+        snapshot: The text; one that cannot be read says nothing.
+    """
+    try:
+        document = orjson.loads(snapshot)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(document, dict) and document.get("transactional") is True
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
@@ -50,8 +50,7 @@ _EITHER_OR: Final = {
 }
 
 
-@contextmanager
-def starting(**options: Unpack[AmbientOptions]) -> Generator[None]:
+def starting(**options: Unpack[AmbientOptions]) -> AbstractContextManager[None]:
     """Give options to every start in this scope: of a client, of a child, of a schedule that is declared here.
 
     A scope within another one wins field by field, ``None`` clears a field, and the end of the scope restores what held
@@ -64,7 +63,7 @@ def starting(**options: Unpack[AmbientOptions]) -> Generator[None]:
         **options: See :class:`outlast.StartOptions`.
 
     Raises:
-        InvalidOptionError: There is no such option, or its value is not valid.
+        InvalidOptionError: There is no such option, or its value is not valid; raised by the call.
     """
     unknown = options.keys() - AmbientOptions.__annotations__.keys()
     if unknown:
@@ -74,6 +73,11 @@ def starting(**options: Unpack[AmbientOptions]) -> Generator[None]:
             tuple(AmbientOptions.__annotations__),
         )
     _check(options)
+    return _scope({**options})
+
+
+@contextmanager
+def _scope(options: Mapping[str, Any]) -> Generator[None]:
     outer = _AMBIENT.get()
     token = _AMBIENT.set({**options} if outer is None else _over(outer, options))
     try:

@@ -7,6 +7,7 @@ begins with the field's name. Nothing has been written then.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Literal, TypeVar, get_args
@@ -320,6 +321,34 @@ def validate_summary(value: Any, field: str = "summary") -> str | None:
     """
     hint = ": it is a label, so put data into the input, the memo or the search attributes"
     return _text_or_none(field, value, MAX_SUMMARY_LENGTH, hint) or None
+
+
+def validate_after(value: Any) -> str:
+    """Return the name or id behind which a listing goes on; the empty one is before all.
+
+    Raises:
+        InvalidOptionError: It is no text that a database can hold.
+    """
+    text = _text_or_none("after", value, 10_000)
+    if text is None:
+        raise _bad("after", "must be text, not NoneType")
+    return text
+
+
+def validate_list(field: str, value: Any, holds: str) -> list[Any]:
+    """Return what was given as a list, from anything that gives one thing after the other.
+
+    Args:
+        field: What messages call it, in words.
+        value: What was given; a text is not meant as a list of characters.
+        holds: What it is a list of, for the message.
+
+    Raises:
+        InvalidOptionError: It is not.
+    """
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise _bad(field, f"must be a list of {holds}, not {type(value).__name__}")
+    return list(value)
 
 
 def _text_or_none(field: str, value: Any, most: int, hint: str = "") -> str | None:

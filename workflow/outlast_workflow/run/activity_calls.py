@@ -26,7 +26,7 @@ from outlast_workflow.history.events import (
 from outlast_workflow.loop.command_log import CommandLog
 from outlast_workflow.loop.futures import DurableFuture
 from outlast_workflow.loop.loop import DeterministicLoop
-from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.options.activity import ActivityOptions, transactional_snapshot
 from outlast_workflow.primitives.enums import CancellationType
 from outlast_workflow.primitives.interceptor_chain import NO_INTERCEPTORS, Chain
 from outlast_workflow.primitives.payloads import NOT_NEEDED
@@ -49,6 +49,11 @@ class ActivityCallable(Protocol):
     @property
     def options(self) -> ActivityOptions:
         """The options of its declaration."""
+        ...
+
+    @property
+    def transactional(self) -> Any:
+        """Whether it is declared so; histories tell it."""
         ...
 
     @property
@@ -128,6 +133,7 @@ class ActivityCalls:
         local: bool | None = None,
         headers: dict[str, str] | None = None,
         summary: str | None = None,
+        transactional: bool = False,
     ) -> ActivityFuture[Any]:
         """Number a call, add its command, and return the future of its result.
 
@@ -140,6 +146,7 @@ class ActivityCalls:
             local: Whether it runs in the process of its run.
             headers: The headers that the interceptors left; ``None`` before they are called.
             summary: What the call does, in place of what the options say.
+            transactional: Whether it is declared so, if its declaration is known.
 
         Raises:
             DurableCallError: The call cannot be made as written; the workflow task fails even if this is caught.
@@ -159,6 +166,7 @@ class ActivityCalls:
                     local,
                     call.headers or {},
                     summary,
+                    transactional,
                 ),
             )
         log = self.log
@@ -166,7 +174,9 @@ class ActivityCalls:
         if log.replaying:
             command = ActivityScheduled(command_id, activity_type, "", NOT_NEEDED, NOT_NEEDED, 0, local)
         else:
-            command = self._command(command_id, activity_type, args, signature, options, local, headers)
+            command = self._command(
+                command_id, activity_type, args, signature, options, local, headers, transactional
+            )
             if summary is not None:
                 command.summary = summary
         future: ActivityFuture[Any] = ActivityFuture(self, command_id, activity_type, result_hint, options)
@@ -184,6 +194,7 @@ class ActivityCalls:
         options: ActivityOptions,
         local: bool | None,
         headers: dict[str, str] | None,
+        transactional: bool,
     ) -> ActivityScheduled:
         log, run = self.log, self.run
         try:
@@ -210,7 +221,7 @@ class ActivityCalls:
             activity_type,
             run.task_queue if local else options.task_queue or run.task_queue,
             payload,
-            options.snapshot,
+            transactional_snapshot(options) if transactional else options.snapshot,
             run.priority if options.priority is None else options.priority,
             local,
             headers=checked,

@@ -171,7 +171,7 @@ class Handling:
     def mailbox(self) -> Mailbox:
         """Return the signals that no handler takes, kept from the first of them on."""
         if self._mailbox is None:
-            self._mailbox = Mailbox(self._loop, self._converter)
+            self._mailbox = Mailbox(self._loop, self._converter, self._definition.interceptors)
         return self._mailbox
 
     # --- signals ----------------------------------------------------------------------------------------------------

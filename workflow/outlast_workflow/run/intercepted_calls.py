@@ -29,6 +29,15 @@ class HandleSignal:
 
 
 @dataclass(slots=True)
+class ReceiveMessage:
+    """The code receives a message that it has asked for: :func:`outlast.workflow.receive`."""
+
+    name: str
+    message: Any
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class HandleUpdate:
     """An update is handled; its validator has accepted it."""
 

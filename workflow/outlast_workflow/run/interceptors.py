@@ -30,6 +30,7 @@ from outlast_workflow.run.intercepted_calls import (
     HandleQuery,
     HandleSignal,
     HandleUpdate,
+    ReceiveMessage,
     RunWorkflow,
     SignalExternal,
     StartActivity,
@@ -55,6 +56,10 @@ class WorkflowInterceptor:
     ) -> None:
         """Around the handler of a signal."""
         await next(call)
+
+    def receive_message(self, call: ReceiveMessage, next: Callable[[ReceiveMessage], Any]) -> Any:
+        """Around a message that the code receives, in the context of the code; returns what it gets."""
+        return next(call)
 
     async def handle_update(
         self, call: HandleUpdate, next: Callable[[HandleUpdate], Coroutine[Any, Any, Any]]

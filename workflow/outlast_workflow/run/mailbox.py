@@ -11,14 +11,19 @@ else that a replay rebuilds.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from contextvars import Context, copy_context
 from typing import Any
 
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import PayloadCodecError, PayloadDecodeError
 from outlast_workflow.history.events import SignalReceived
+from outlast_workflow.loop.futures import DeterministicTask
 from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.loop.wait_condition import WaitFuture
+from outlast_workflow.primitives.interceptor_chain import Chain
+from outlast_workflow.run.intercepted_calls import ReceiveMessage
 
 NO_DEFAULT: Any = object()
 """There is no default: a timeout raises."""
@@ -30,18 +35,20 @@ class Mailbox:
     Args:
         loop: The run's loop.
         converter: Decodes what is received.
+        interceptors: What stands around what the code receives.
 
     Attributes:
         received: The names that the code has asked for so far.
     """
 
-    __slots__ = ("_by_name", "_kept", "_loop", "converter", "received")
+    __slots__ = ("_by_name", "_kept", "_loop", "converter", "interceptors", "received")
 
-    def __init__(self, loop: DeterministicLoop, converter: DataConverter) -> None:
+    def __init__(self, loop: DeterministicLoop, converter: DataConverter, interceptors: Chain) -> None:
         self._loop = loop
         self._kept: dict[int, SignalReceived] = {}
         self._by_name: dict[str, deque[int]] = {}
         self.converter = converter
+        self.interceptors = interceptors
         self.received: set[str] = set()
 
     def put(self, number: int, event: SignalReceived) -> None:
@@ -86,7 +93,7 @@ class Mailbox:
 class ReceiveFuture(WaitFuture[Any]):
     """A wait for a message."""
 
-    __slots__ = ("default", "expired", "mailbox", "name", "result_type")
+    __slots__ = ("context", "default", "expired", "mailbox", "name", "result_type")
 
     def __init__(
         self,
@@ -104,6 +111,7 @@ class ReceiveFuture(WaitFuture[Any]):
         self.default = default
         self.result_type = result_type
         self.expired = False
+        self.context = _context_of_caller() if mailbox.interceptors else None
         self.timer = None
         if timeout is not None:
             self.timer = loop.call_later(timeout, self.expire, summary=f"receive {name}"[:200])
@@ -121,7 +129,10 @@ class ReceiveFuture(WaitFuture[Any]):
                 return False
             self.mailbox.take(self.name)
             self.leave()
-            self.set_result(message)
+            if self.context is None:
+                self.set_result(message)
+            else:
+                self._intercepted(self.context, message, found[1])
         elif self.expired:
             self.leave()
             if self.default is NO_DEFAULT:
@@ -131,6 +142,17 @@ class ReceiveFuture(WaitFuture[Any]):
         else:
             return False
         return True
+
+    def _intercepted(self, context: Context, message: Any, event: SignalReceived) -> None:
+        """Hand the message over through the interceptors; what they raise is raised in the code."""
+        call = ReceiveMessage(self.name, message, dict(event.headers or {}))
+        chain = self.mailbox.interceptors
+        try:
+            message = context.run(chain.call, "receive_message", call, lambda call: call.message)
+        except Exception as error:
+            self.set_exception(error)
+        else:
+            self.set_result(message)
 
     def _message(self, number: int, event: SignalReceived) -> Any:
         what = f"the message {self.name!r}"
@@ -161,3 +183,9 @@ class ReceiveFuture(WaitFuture[Any]):
     def default_name(self) -> str:
         """Return what is waited for, as ``receive status``."""
         return f"receive {self.name}"
+
+
+def _context_of_caller() -> Context:
+    """Return the context of the task that calls, so that the code sees what an interceptor sets there."""
+    task = asyncio.current_task()
+    return task.context if isinstance(task, DeterministicTask) else copy_context()

@@ -92,7 +92,7 @@ def _names(words: str) -> frozenset[str]:
 _OPTIONS: Final = _names(
     "task_queue schedule_to_start_timeout start_to_close_timeout schedule_to_close_timeout heartbeat_timeout "
     "retry_policy priority cancellation_type execution_timeout run_timeout start_delay search_attributes "
-    "duplicate_policy summary queue partition_key"
+    "duplicate_policy summary queue partition_key transactional"
 )
 _RETRY_POLICY: Final = _names(
     "initial_interval backoff_coefficient max_interval max_attempts jitter non_retryable_error_types"

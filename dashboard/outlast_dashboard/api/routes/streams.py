@@ -43,7 +43,7 @@ def item_view(item: StreamItem[Any], principal: Principal) -> StreamItemView:
 
 @router.get("/workflows/{workflow_id}/streams/{name}", responses=problems(404))
 async def stream(handle: PinnedHandle, principal: Reader, name: StreamName, start: Start = 0) -> StreamPage:
-    """Return the items of a stream from an offset on, at most five hundred."""
+    """Return the items of a stream from an offset on: at most five hundred, and fewer where 4 MiB are full."""
     items = handle.stream(name, start=start)
     page = await items.ready()
     return StreamPage(
@@ -90,7 +90,7 @@ async def follow(
         start = last_event_id + 1
     items = handle.stream(name, start=start, timeout=KEEP_ALIVE_AFTER_S)
     first = await items.ready()
-    if again and items.ended:
+    if again and items.ended and not first:
         return Response(status_code=204)
     return StreamingResponse(
         _events(items, first, principal, stands),

@@ -143,7 +143,7 @@ async def set_start_delay(
 async def reset(
     request: Request,
     web: TheWeb,
-    _: Writer,
+    principal: Writer,
     workflow_id: WorkflowId,
     to: Annotated[str, Form()] = "last-workflow-task",
     event: Annotated[str, Form()] = "",
@@ -151,34 +151,41 @@ async def reset(
     run_id: RunIdField = "",
 ) -> Response:
     """Start a new run from a point of the history."""
-    handle = web.client.handle(workflow_id, run_id=run_id or None)
-    await handle.reset(_point(event.strip() or to), reason=reason or None)
-    return _back(request, workflow_id)
+
+    async def act() -> str:
+        handle = web.client.handle(workflow_id, run_id=run_id or None)
+        await handle.reset(_point(event.strip() or to), reason=reason or None)
+        return _page_of(request, workflow_id)
+
+    return await _led(request, principal, act)
 
 
 @router.post("/workflows/{workflow_id}/resume")
 async def resume(
     request: Request,
     web: TheWeb,
-    _: Writer,
+    principal: Writer,
     workflow_id: WorkflowId,
     reason: Reason = "",
     execution_timeout: Annotated[str, Form()] = "",
     run_id: RunIdField = "",
 ) -> Response:
     """Take up a workflow that ended badly."""
-    timeout = duration("execution timeout", execution_timeout.strip() or None)
-    await web.client.handle(workflow_id, run_id=run_id or None).resume(
-        reason=reason or None, execution_timeout=timeout
-    )
-    return _back(request, workflow_id)
+
+    async def act() -> str:
+        timeout = duration("execution timeout", execution_timeout.strip() or None)
+        handle = web.client.handle(workflow_id, run_id=run_id or None)
+        await handle.resume(reason=reason or None, execution_timeout=timeout)
+        return _page_of(request, workflow_id)
+
+    return await _led(request, principal, act)
 
 
 @router.post("/workflows/{workflow_id}/fork")
 async def fork(
     request: Request,
     web: TheWeb,
-    _: Writer,
+    principal: Writer,
     workflow_id: WorkflowId,
     to: Annotated[str, Form()] = "last-workflow-task",
     event: Annotated[str, Form()] = "",
@@ -188,26 +195,34 @@ async def fork(
     run_id: RunIdField = "",
 ) -> Response:
     """Start another workflow with the history of this one up to a point."""
-    made = await web.client.handle(workflow_id, run_id=run_id or None).fork(
-        _point(event.strip() or to.strip()),
-        id=fork_id.strip() or None,
-        reason=reason or None,
-        execution_timeout=duration("execution timeout", execution_timeout.strip() or None),
-    )
-    return _back(request, made.workflow_id)
+
+    async def act() -> str:
+        made = await web.client.handle(workflow_id, run_id=run_id or None).fork(
+            _point(event.strip() or to.strip()),
+            id=fork_id.strip() or None,
+            reason=reason or None,
+            execution_timeout=duration("execution timeout", execution_timeout.strip() or None),
+        )
+        return _page_of(request, made.workflow_id)
+
+    return await _led(request, principal, act)
 
 
 @router.post("/workflows/{workflow_id}/delete")
 async def delete(
     request: Request,
     web: TheWeb,
-    _: Writer,
+    principal: Writer,
     workflow_id: WorkflowId,
     children: Annotated[bool, Form()] = False,
 ) -> Response:
     """Delete a closed workflow, alone or with its children."""
-    await web.client.delete(workflow_id, children=children)
-    return RedirectResponse(f"{base_of(request)}/", 303)
+
+    async def act() -> str:
+        await web.client.delete(workflow_id, children=children)
+        return f"{base_of(request)}/"
+
+    return await _led(request, principal, act)
 
 
 async def _answered(
@@ -233,14 +248,9 @@ async def _answered(
     try:
         answer = await act()
     except OutlastError as error:
-        problem = problem_of(error)
-        if not in_place or problem.status == 500:
-            raise
-        return page(
-            "_answer.html", request, principal, problem.status, problem=problem, said=said, shows=False
-        )
+        return _refused(request, principal, error)
     if not in_place and not shows:
-        return _back(request, workflow_id)
+        return RedirectResponse(_page_of(request, workflow_id), 303)
     return page(
         "_answer.html" if in_place else "answer.html",
         request,
@@ -253,6 +263,36 @@ async def _answered(
     )
 
 
+async def _led(request: Request, principal: Principal, act: Callable[[], Awaitable[str]]) -> Response:
+    """Act, and lead to the page that ``act`` returns the address of. What it refuses is said in the form's own place.
+
+    Args:
+        request: The request.
+        principal: Who made it.
+        act: What to do.
+    """
+    try:
+        address = await act()
+    except OutlastError as error:
+        return _refused(request, principal, error)
+    if "hx-request" in request.headers:
+        # A script would put the page that a redirect leads to into the form.
+        return Response(headers={"hx-redirect": address})
+    return RedirectResponse(address, 303)
+
+
+def _refused(request: Request, principal: Principal, error: OutlastError) -> Response:
+    """Return what a form says of an error in its own place, where what was typed stays.
+
+    Raises:
+        OutlastError: There is no script, or it is a failure of the server: the error has a page.
+    """
+    problem = problem_of(error)
+    if "hx-request" not in request.headers or problem.status == 500:
+        raise error
+    return page("_answer.html", request, principal, problem.status, problem=problem, said="", shows=False)
+
+
 def _arguments(typed: dict[str, str]) -> list[Any]:
     """Return the arguments of a message: a JSON array, or one field for each, with the array after them."""
     return [*arguments_of(typed), *arguments(typed.get("args", ""))]
@@ -263,5 +303,5 @@ def _point(to: str) -> str | int:
     return int(to) if to.isdecimal() and len(to) < 16 else to
 
 
-def _back(request: Request, workflow_id: str) -> Response:
-    return RedirectResponse(f"{base_of(request)}/workflows/{quoted(workflow_id)}", 303)
+def _page_of(request: Request, workflow_id: str) -> str:
+    return f"{base_of(request)}/workflows/{quoted(workflow_id)}"

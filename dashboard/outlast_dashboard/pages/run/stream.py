@@ -53,8 +53,10 @@ async def stream_page(
         count = stream.items if stream is not None else 0
         first = max(count - MOST_ITEMS, 0) if start is None else start
         reader = web.client.handle(workflow_id, run_id=found.run.run_id).stream(name, start=first)
-        items = await reader.ready()
-        shown = [_shown(item, principal) for item in items[:MOST_ITEMS]]
+        shown: list[ShownItem] = []
+        # Only their texts are kept: a page of large items is a part of them.
+        while len(shown) < MOST_ITEMS and (items := await reader.ready()):
+            shown += [_shown(item, principal) for item in items[: MOST_ITEMS - len(shown)]]
         return {
             "found": found,
             "name": name,

@@ -23,6 +23,7 @@ from outlast_dashboard.pages.timeline.axis import WIDTH, Axis
 from outlast_dashboard.pages.timeline.folding import Folded, Part
 from outlast_store.reads.timeline import Happening, RunTimeline
 from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
+from outlast_workflow.options.activity import is_transactional
 from outlast_workflow.primitives.enums import ActivityStatus, AttemptOutcome, TimeoutKind
 from outlast_workflow.primitives.times import seconds, to_datetime
 
@@ -354,7 +355,8 @@ def _activity_lane(part: Part, row: ActivityRow | None, attempts: Sequence[Attem
     if row.started_at is not None and row.started_at >= at and (row.attempt > tried or not attempts):
         if row.started_at > at:
             lane.spans.append(Span(at, row.started_at, "waiting", "waited"))
-        words = f"attempt {row.attempt}: {row.status}"
+        kind = ", transactional" if is_transactional(row.options) else ""
+        words = f"attempt {row.attempt}: {row.status}{kind}"
         lane.spans.append(Span(row.started_at, last, row.status, words))
     elif last is None:
         words = "waits for its next attempt" if attempts else "waits for a worker"

@@ -227,6 +227,8 @@ def _status(activity: PendingActivity) -> str:
     parts = [activity.status.value]
     if activity.deferred:
         parts.append("deferred")
+    if activity.transactional:
+        parts.append("transactional")
     if activity.cancel_requested:
         parts.append("to cancel")
     return ", ".join(parts)

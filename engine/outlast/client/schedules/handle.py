@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from sqlalchemy import Connection
@@ -134,6 +133,7 @@ class ScheduleHandle:
             await check_fire(self._context, [edited], self._context.runtime.environment.clock.now())
         await self._change(edit)
 
+    @explained("delete", "handle.delete()")
     async def delete(self) -> None:
         """Delete the schedule. The workflows that it has started stay.
 
@@ -217,23 +217,29 @@ class ScheduleHandle:
         refuse_damaged(row)
         if most is not None:
             await self._check_number(row.spec, first - 1, end, most)
-        after, started, existing = first - 1, 0, 0
-        while True:
-            slots = await runtime.read(_slots_between, row.spec, after, end)
+        started, existing = 0, 0
+        after: int | None = first - 1
+        while after is not None:
+            slots, after = await runtime.read(_slots_between, row.spec, after, end, MOST_STARTS)
             if slots:
                 starts = [
                     Start(row, slot, slot_workflow_id(row.schedule_id, slot), runtime.environment)
                     for slot in slots
                 ]
                 new, there = await runtime.journal.apply(BackfillSchedule(row, starts))
-                started, existing, after = started + new, existing + there, slots[-1]
-            if len(slots) < MOST_STARTS:
-                return BackfillResult(started=started, existing=existing)
+                started, existing = started + new, existing + there
+        return BackfillResult(started=started, existing=existing)
 
     async def _check_number(self, spec: str, after: int, end: int, limit: int) -> None:
         """Refuse more slots than a limit."""
         counted = max(limit, _MOST_COUNTED) + 1
-        found = await self._context.runtime.read_aside(_count_slots, spec, after, end, counted)
+        found, at = 0, after
+        while found < counted:
+            slots, on = await self._context.runtime.read_aside(_slots_between, spec, at, end, counted - found)
+            found += len(slots)
+            if on is None:
+                break
+            at = on
         if found > limit:
             many = f"more than {counted - 1:,}" if found == counted else f"{found:,}"
             raise InvalidOptionError(
@@ -296,17 +302,15 @@ def _with_latest_run(connection: Connection, schedule_id: str) -> tuple[Schedule
     return row, None if latest is None else latest[0]
 
 
-def _count_slots(_connection: Connection, spec: str, after: int, end: int, most: int) -> int:
-    """Return how many slots are after one instant and before another, counted up to a number."""
-    slots = islice(Calendar.from_json(spec).slots(after), most)
-    return sum(1 for _ in takewhile(lambda slot: slot < end, slots))
+def _slots_between(
+    _connection: Connection, spec: str, after: int, end: int, most: int
+) -> tuple[list[int], int | None]:
+    """Return slots after one instant and before another, and after which instant more may follow, if any.
 
-
-def _slots_between(_connection: Connection, spec: str, after: int, end: int) -> list[int]:
-    """Return the next slots after one instant and before another, at most as many as one change starts."""
-    slots: list[int] = []
-    for slot in islice(Calendar.from_json(spec).slots(after), MOST_STARTS):
-        if slot >= end:
-            break
-        slots.append(slot)
-    return slots
+    Each look is short, however much is excluded.
+    """
+    found, on_from = Calendar.from_json(spec).first_slots(after, most)
+    slots = [slot for slot in found if slot < end]
+    if on_from is not None:
+        return slots, on_from - 1 if on_from < end else None
+    return slots, slots[-1] if len(slots) == most else None

@@ -19,7 +19,15 @@ from outlast_schedules.specs.spec import Spec
 from outlast_store.reads.schedules import read_schedules
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import explained
-from outlast_workflow.options.validation import IfExists, Seconds, check_if_exists, integer, validate_name
+from outlast_workflow.options.validation import (
+    IfExists,
+    Seconds,
+    check_if_exists,
+    integer,
+    validate_after,
+    validate_list,
+    validate_name,
+)
 from outlast_workflow.primitives.times import from_datetime, iso, to_datetime
 
 _PAGE: Final = 100
@@ -100,14 +108,21 @@ class Schedules:
         """
         if isinstance(schedules, Schedule):
             raise InvalidOptionError("schedules must be a list: put the schedule into one", field="schedules")
-        integer("number of schedules", len(schedules), 0, MOST_APPLIED)
-        rows = [schedule.to_row(self._context) for schedule in schedules]
+        given = validate_list("schedules", schedules, "Schedule(…)")
+        for one in given:
+            if not isinstance(one, Schedule):
+                raise InvalidOptionError(
+                    f"schedules must be a list of Schedule(…), not of {type(one).__name__}", field="schedules"
+                )
+        integer("number of schedules", len(given), 0, MOST_APPLIED)
+        rows = [schedule.to_row(self._context) for schedule in given]
         if len({row.schedule_id for row in rows}) < len(rows):
             raise InvalidOptionError("two schedules of the set have the same id", field="schedules")
         await check_fire(self._context, rows, 0)
         change = ApplySchedules(rows, prune=checked_flag("prune", prune))
         return await self._context.runtime.journal.apply(change)
 
+    @explained("handle", "schedules.handle('nightly')")
     def handle(self, schedule_id: str) -> ScheduleHandle:
         """Return a handle to a schedule. Only using it tells whether there is one.
 
@@ -169,6 +184,7 @@ class Schedules:
         if workflow_type is not None:
             validate_name("workflow type", workflow_type)
         most = integer("next", next, 0, MOST_NEXT)
+        after = validate_after(after)
         runtime = self._context.runtime
         while True:
             now = runtime.environment.clock.now()

@@ -14,7 +14,7 @@ from outlast_workflow.data.headers import checked_headers
 from outlast_workflow.declare.handlers import SignalCall, call_of
 from outlast_workflow.errors import InvalidOptionError, WorkflowNotFoundError
 from outlast_workflow.history.events import SignalReceived
-from outlast_workflow.options.validation import validate_workflow_id
+from outlast_workflow.options.validation import validate_list, validate_workflow_id
 
 Ts = TypeVarTuple("Ts")
 
@@ -115,7 +115,7 @@ async def signal_many(
 
 
 def _checked(signals: Iterable[SignalTo]) -> list[SignalTo]:
-    given = list(signals)
+    given: list[SignalTo] = validate_list("signals", signals, "SignalTo(workflow_id, signal, …)")
     for one in given:
         if not isinstance(one, SignalTo):
             raise InvalidOptionError(

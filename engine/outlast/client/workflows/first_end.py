@@ -11,7 +11,7 @@ from outlast.client.workflows.results import End
 from outlast.runtime.runtime import Runtime
 from outlast_store.reads.runs import Closing, find_closings, find_current_runs
 from outlast_workflow.errors import InvalidOptionError, WorkflowNotFoundError
-from outlast_workflow.options.validation import timeout_seconds
+from outlast_workflow.options.validation import timeout_seconds, validate_list
 from outlast_workflow.primitives.enums import RunStatus
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ async def wait_first(handles: Iterable[WorkflowHandle[T]], timeout: float | None
 
 
 def _checked(handles: Iterable[WorkflowHandle[T]]) -> list[WorkflowHandle[T]]:
-    given = list(handles)
+    given: list[WorkflowHandle[T]] = validate_list("handles", handles, "handles of workflows")
     if not given:
         raise InvalidOptionError("wait_first needs at least one handle to wait for", field="handles")
     known: set[tuple[str, str | None]] = set()

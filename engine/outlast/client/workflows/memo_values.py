@@ -47,7 +47,9 @@ async def memo_value(
                     if not run.is_open:
                         if default is not NO_DEFAULT:
                             return default
-                        raise WorkflowClosedError(workflow_id, run_id=run.run_id, status=run.status)
+                        raise WorkflowClosedError(
+                            workflow_id, run_id=run.run_id, status=run.status, lacks=name
+                        )
                     if seconds == 0:
                         return _in_vain(workflow_id, name, default)
                     await news.wait()

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from outlast.client.context import ClientContext
 from outlast.client.workflows.run_rows import current_run_id, row_of
-from outlast_store.reads.streams import look_at_stream
+from outlast_store.reads.streams import PageSize, look_at_stream
 from outlast_store.schema.rows import StreamItemRow
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import InvalidOptionError, StreamTimeoutError
@@ -22,7 +22,8 @@ from outlast_workflow.primitives.times import to_datetime
 
 T = TypeVar("T")
 
-ITEMS_PER_PAGE: Final = 500
+PAGE: Final = PageSize(items=500, bytes=4 * 1024 * 1024)
+"""How much is read at once: what is more waits in the database, and not in the memory of whoever reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,9 @@ class StreamItems(Generic[T]):
         return self._page.popleft()
 
     async def page(self) -> Sequence[StreamItem[T]]:
-        """Wait for the next items and return them, 500 at most; none at the end of the stream.
+        """Wait for the next items and return them; none at the end of the stream.
+
+        A page has 500 items at most, and ends with the item that fills 4 MiB.
 
         Raises:
             StreamTimeoutError: No item came in time.
@@ -115,9 +118,12 @@ class StreamItems(Generic[T]):
         return self._items(rows)
 
     async def ready(self) -> Sequence[StreamItem[T]]:
-        """Return the next items that are there already, 500 at most, without waiting; the errors are as above."""
+        """Return the next items that are there already, a page at most, without waiting; the errors are as above.
+
+        Behind the last page ``ended`` says whether more may come.
+        """
         await self._find_chain()
-        return self._items(await self._look())
+        return self._items(await self._look(tell_end=True))
 
     def _items(self, rows: Sequence[StreamItemRow]) -> Sequence[StreamItem[T]]:
         items = [item_of(row, self._context.converter, self._item_type) for row in rows]
@@ -149,9 +155,15 @@ class StreamItems(Generic[T]):
             self._first_run_id, self._last_run_id = run.first_run_id, run.run_id
         return self._last_run_id
 
-    async def _look(self) -> Sequence[StreamItemRow]:
+    async def _look(self, *, tell_end: bool = False) -> Sequence[StreamItemRow]:
         found = await self._context.runtime.read(
-            look_at_stream, self._first_run_id, self._name, self.offset, self._last_run_id, ITEMS_PER_PAGE
+            look_at_stream,
+            self._first_run_id,
+            self._name,
+            self.offset,
+            self._last_run_id,
+            PAGE,
+            tell_end=tell_end,
         )
         self._last_run_id = found.run_id
         self.ended = found.ended

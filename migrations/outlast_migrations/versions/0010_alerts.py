@@ -7,8 +7,8 @@ from alembic import op
 
 from outlast_migrations.columns import integer_or_null, text_or_null
 
-revision = "0009"
-down_revision = "0008"
+revision = "0010"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 
