@@ -5,8 +5,8 @@ activity's. A batch has written those rows when it comes here, so their locks ar
 
 A mark is armed when its deadline is set, and moves with it. In a row that was there before, it must not have passed by
 then. A mark that was fired is armed no more, but the row does not know that: where its deadline moves afterwards it is
-armed again, and whoever is to fire it finds that it was fired (:class:`outlast_watchdog.alerts.FireAlerts`). What a whole
-chain has once goes from each run to the next, even where it is due already.
+armed again, and whoever is to fire it finds that it was fired (:class:`outlast_watchdog.alerts.FireAlerts`). What a
+whole chain has once goes from each run to the next, even where it is due already.
 """
 
 from __future__ import annotations
