@@ -6,8 +6,13 @@ from datetime import timedelta
 
 import pytest
 
+from outlast import activity
 from outlast_dag import DagBuilder, DagValidationError
 from outlast_workflow.declare.definitions import definition_of
+
+
+@activity.defn(start_to_close_timeout=10)
+async def tick() -> None: ...
 
 
 def data_pipeline() -> DagBuilder:
@@ -64,7 +69,11 @@ def test_the_example_of_the_whole_builds_and_its_timeout_is_that_of_each_run():
 def test_workers_can_extend_the_deadline_of_a_step():
     flow = DagBuilder("long", timeout=1800)
     flow.task("crunch", "long-task").with_timeout(30, extended_by_heartbeat=True)
-    assert flow.build().spec.document["nodes"][0]["options"] == {"heartbeat_timeout": 30}
+    flow.task("tick", tick).with_timeout(3, extended_by_heartbeat=True)
+    assert [node["options"] for node in flow.build().spec.document["nodes"]] == [
+        {"heartbeat_timeout": 30},
+        {"heartbeat_timeout": 3},
+    ]
 
 
 def test_a_step_that_heartbeats_extend_needs_a_bound_all_the_same():

@@ -235,6 +235,23 @@ def test_the_worst_case_of_attempts_is_their_sum():
         assert attempts_seconds(policy, seconds, attempts) == pytest.approx(attempts * seconds + waits)
 
 
+@pytest.mark.parametrize(
+    ("concurrency", "max_parallel", "waves"),
+    [(0, 0, 1), (4, 0, 25), (0, 10, 10), (4, 10, 25), (20, 10, 10), (3, 0, 34)],
+)
+def test_a_map_takes_as_many_waves_as_its_limits_make(concurrency: int, max_parallel: int, waves: int):
+    node = Map(
+        id="m",
+        type="t",
+        over=Constant([]),
+        max_items=100,
+        concurrency=concurrency,
+        options=ActivityOptions(start_to_close_timeout=5, retry_policy=RetryPolicy(max_attempts=1)),
+    )
+    spec = DagSpec(name="flow", nodes=(node,), max_parallel=max_parallel)
+    assert duration_of(spec, node) == (5 * waves, 5 * waves)
+
+
 def test_the_worst_case_of_a_billion_attempts_is_computed_at_once():
     steep = RetryPolicy(max_attempts=10**9)
     flat = RetryPolicy(max_attempts=10**9, backoff_coefficient=1 + 1e-9)
@@ -254,6 +271,7 @@ def test_the_order_of_keys_and_members_does_not_change_the_hash():
     args = document["nodes"][0]["args"][0]["object"]
     document["nodes"][0]["args"][0]["object"] = dict(reversed(args.items()))
     assert read_spec(document).hash == spec.hash
+    assert read_spec(document).nodes == read_spec(orjson.loads(spec.json)).nodes == spec.nodes
 
 
 def test_a_default_that_is_written_out_is_left_out_again():

@@ -15,7 +15,10 @@ from outlast import AlertPolicy, Every, RetryPolicy, StartOptions, activity, sta
 from outlast.errors import InvalidOptionError, OutlastError
 from outlast.visibility.views import WorkflowDescription
 from outlast.watchdog import TaskWatchdog
+from outlast_activities.attempts import AttemptEnd
+from outlast_activities.changes import EndAttempt
 from outlast_watchdog.alerts import FireAlerts, FiredAlerts
+from outlast_workflow.primitives.enums import AttemptOutcome
 
 Seen = tuple[str, str, int | None]
 
@@ -358,3 +361,41 @@ async def test_a_deleted_workflow_takes_its_alerts_along(in_memory: MakeEnvironm
         assert list(await env.client.alerts.list()) == []
         await env.client.import_histories([document])
         assert fired(await env.client.describe("w")) == [("after", "+5s", None)]
+
+
+async def test_what_is_not_due_is_not_fired_whoever_asks(in_memory: MakeEnvironment) -> None:
+    async with in_memory(workflows=WORKFLOWS) as env:
+        handle = await env.client.start(
+            Waiting.run, 9, id="w", options=StartOptions().with_alerts(after=[50])
+        )
+        assert handle.run_id is not None
+        done = await env.client.runtime.journal.apply(FireAlerts([(handle.run_id, 0, "after", "+50s")]))
+        assert (done.alerts, done.missed) == ([], [])
+        assert armed(await handle.describe()) == [("after", "+50s", None)]
+
+
+async def test_an_attempt_that_ends_takes_its_marks_along(
+    in_memory: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end, the next attempt and the look at its mark are changes of one batch."""
+    async with in_memory(workflows=WORKFLOWS, activities=[stuck, quick]) as env:
+        handle = await env.client.start(calling, True, id="c")
+        with monkeypatch.context() as patched:
+            patched.setattr(FireAlerts, "apply", lambda _self, batch: FiredAlerts(batch.now))
+            await env.sleep(60)
+        assert armed(await handle.describe())[0] == ("start_to_close", "50%", 1)
+        assert handle.run_id is not None
+        journal, failed = env.client.runtime.journal, AttemptEnd(AttemptOutcome.FAILED, {"type": "Oops"})
+        [activity_id] = {one.activity_id for one in (await handle.describe()).alerts.armed}
+        assert activity_id is not None
+        _, done = await asyncio.gather(
+            journal.apply(EndAttempt(handle.run_id, activity_id, 1, failed)),
+            journal.apply(FireAlerts([(handle.run_id, activity_id, "start_to_close", "50%")])),
+        )
+        assert done.alerts == []
+        assert armed(await handle.describe()) == [("after", "+130s", None)]
+        await env.sleep(2)
+        assert armed(await handle.describe())[:2] == [
+            ("start_to_close", "50%", 2),
+            ("after", "+130s", None),
+        ]

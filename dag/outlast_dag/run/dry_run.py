@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from outlast_dag.definition import DagDefinition
 from outlast_dag.run.actions import Cancel, Cancelled, Completed, Failed, Finish, NodeState, Outcome, Start
 from outlast_dag.run.progress import Progress
 from outlast_dag.spec.dag import DagSpec
 from outlast_workflow.errors import ApplicationError, InvalidOptionError
+
+
+class Built(Protocol):
+    """A DAG that was built."""
+
+    spec: DagSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +38,7 @@ class DryRun:
     failures: list[str]
 
 
-def dry_run(
-    flow: DagDefinition[..., Any] | DagSpec, *args: Any, outcomes: Mapping[str, Any] | None = None
-) -> DryRun:
+def dry_run(flow: Built | DagSpec, *args: Any, outcomes: Mapping[str, Any] | None = None) -> DryRun:
     """Run a DAG with outcomes that you give, by the rules of the engine, and say what happens. Nothing is called.
 
     Calls end in the order in which they begin. The activities' own retries are over by then: an exception stands for an

@@ -3,10 +3,10 @@
 The rows of ``alert_timers`` of a run are guarded by the lock of its row, those of an activity by the lock of the
 activity's. A batch has written those rows when it comes here, so their locks are held, whoever changed what.
 
-A mark is armed when its deadline is set, unless it has passed already by then, and moves with its deadline. A mark that
-was fired is armed no more, but the row does not know that: where its deadline moves afterwards it is armed again, and
-whoever is to fire it finds that it was fired (:class:`outlast_watchdog.alerts.FireAlerts`). What a whole chain has
-once goes from each run to the next, even where it is due already.
+A mark is armed when its deadline is set, and moves with it. In a row that was there before, it must not have passed by
+then. A mark that was fired is armed no more, but the row does not know that: where its deadline moves afterwards it is
+armed again, and whoever is to fire it finds that it was fired (:class:`outlast_watchdog.alerts.FireAlerts`). What a
+whole chain has once goes from each run to the next, even where it is due already.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ KEY = ("run_id", "activity_id", "kind", "mark")
 Changed = tuple[dict[str, Any], dict[str, Any] | None]
 """A row's values, and as they were (``None``: the row is new)."""
 _NONE: Marks = {}
+NEVER = -1
+"""Before every instant: nothing of what is new has passed before it was armed."""
 
 
 def arm(
@@ -52,14 +54,18 @@ def arm(
     for row, before in runs:
         run_id = row["run_id"]
         marks = marks_of_run(row)
-        _compare(run_id, RUN, _NONE if before is None else marks_of_run(before), marks, now, removed, added)
+        was = _NONE if before is None else marks_of_run(before)
+        # What a run takes over from the one before it has its own rule.
+        since = NEVER if before is None and row["previous_run_id"] is None else now
+        _compare(run_id, RUN, was, marks, since, removed, added)
         if before is None and row["previous_run_id"] is not None:
             passed = {key: mark for key, mark in marks.items() if key[0] in OF_CHAINS and mark.due_at <= now}
             if passed:
                 begun[row["previous_run_id"]] = run_id, passed
     for row, before in activities:
         was = _NONE if before is None else marks_of_activity(before)
-        _compare(row["run_id"], row["activity_id"], was, marks_of_activity(row), now, removed, added)
+        since = NEVER if before is None else now
+        _compare(row["run_id"], row["activity_id"], was, marks_of_activity(row), since, removed, added)
     if begun:
         _take_over(raw, statements, begun, added)
     if removed:
@@ -74,7 +80,7 @@ def _compare(
     activity_id: int,
     was: Marks,
     marks: Marks,
-    now: int,
+    since: int,
     removed: set[AlertTimerKey],
     added: dict[AlertTimerKey, Values],
 ) -> None:
@@ -87,7 +93,7 @@ def _compare(
             continue
         known = old is not None and old.attempt == mark.attempt
         # What has passed before it was armed is not fired; what lies ahead stays armed wherever it moves to.
-        if mark.due_at > now or (known and old is not None and old.due_at > now):
+        if mark.due_at > since or (known and old is not None and old.due_at > since):
             added[run_id, activity_id, *key] = (run_id, activity_id, *key, *mark)
 
 

@@ -74,8 +74,8 @@ def marks_of_run(run: Columns) -> Marks:
         joins_at = run["queued_at"] if run["queued_at"] is not None else run["not_before"]
         _add(found, policy, AlertKind.SCHEDULE_TO_START, deadline, deadline - joins_at)
     _add_waits(found, policy, since)
-    if policy.at_instant_us is not None:
-        at = policy.at_instant_us
+    at = policy.at_instant_us
+    if at is not None and at > since:
         found[AlertKind.AT_INSTANT.value, iso(at)] = Mark(0, at, None)
     return found
 

@@ -104,8 +104,8 @@ def _of_run(run: RunRow) -> Expected:
     if run.start_deadline_at is not None:
         joins_at = run.not_before if run.queued_at is None else run.queued_at
         found |= _marks(policy, "schedule_to_start", run.start_deadline_at, run.start_deadline_at - joins_at)
-    if "at_instant" in policy:
-        at = from_iso(policy["at_instant"])
+    at = from_iso(policy["at_instant"]) if "at_instant" in policy else None
+    if at is not None and at > since:
         found["at_instant", iso(at)] = (0, at, None)
     return found | _waits(policy, since)
 
