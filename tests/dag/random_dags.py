@@ -164,13 +164,12 @@ class Oracle:
     # values
 
     def find(self, value: Any, item: Any = None) -> Any:
-        match value:
-            case Constant(constant):
-                return constant
-            case Array(items):
-                return [self.find(one, item) for one in items]
-            case Object(members):
-                return {name: self.find(one, item) for name, one in members}
+        if isinstance(value, Constant):
+            return value.value
+        if isinstance(value, Array):
+            return [self.find(one, item) for one in value.items]
+        if isinstance(value, Object):
+            return {name: self.find(one, item) for name, one in value.members}
         found: Any
         try:
             if value.root == "param":

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import random
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.dag.random_dags import Key, draw_outcome, draw_spec, oracle_of
 
-from outlast_dag.run.actions import Action, Cancel, Cancelled, Finish, Start
+from outlast_dag.run import progress
+from outlast_dag.run.actions import Action, Cancel, Cancelled, Completed, Finish, Start
+from outlast_dag.run.items import Items
 from outlast_dag.run.progress import Progress
+from outlast_dag.spec.dag import DagSpec
+from outlast_dag.spec.nodes import Map, Task
 from outlast_dag.spec.reading import read_spec
+from outlast_dag.spec.values import Constant, Ref
 
 
 def plain(value: Any) -> Any:
@@ -87,3 +94,83 @@ def test_the_core_decides_as_the_oracle_does(part: int) -> None:
 def test_the_core_decides_as_the_oracle_does_on_ten_thousand_more() -> None:
     for seed in range(2_000, 12_000):
         compare(seed)
+
+
+def skips_do_not_cascade(patch: pytest.MonkeyPatch) -> None:
+    right = Progress._find
+
+    def wrong(self: Progress, ref: Ref) -> Any:
+        return None if self.states.get(ref.name) == "skipped" else right(self, ref)
+
+    patch.setattr(Progress, "_find", wrong)
+
+
+def maps_feed_beyond_their_concurrency(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Items, "may_begin", property(lambda self: not self.stopped and self.next < self.count))
+
+
+def failures_stop_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Progress, "_halt", lambda self, name: None)
+
+
+def items_begin_after_a_stop(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Items, "stop", lambda self: list(self.open))
+
+
+def skipped_counts_as_failed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(progress, "GOOD", frozenset({"completed"}))
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        skips_do_not_cascade,
+        maps_feed_beyond_their_concurrency,
+        failures_stop_nothing,
+        items_begin_after_a_stop,
+        skipped_counts_as_failed,
+    ],
+)
+def test_a_planted_bug_is_seen(
+    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    for seed in range(500):
+        try:
+            compare(seed)
+        except (AssertionError, KeyError, IndexError):
+            return
+    pytest.fail("not seen within 500 seeds")
+
+
+def test_an_outcome_costs_what_its_node_has_consumers() -> None:
+    """Counted in steps of Python, so that a look at all nodes or items would show."""
+
+    def steps(spec: DagSpec, key: Key) -> int:
+        core = Progress(spec)
+        core.begin()
+        count = 0
+
+        def counted(frame: Any, event: str, arg: Any) -> Any:
+            nonlocal count
+            count += 1
+            return counted
+
+        sys.settrace(counted)
+        try:
+            core.offer(*key, Completed(1))
+        finally:
+            sys.settrace(None)
+        return count
+
+    def wide(count: int) -> DagSpec:
+        return DagSpec(name="wide", nodes=tuple(Task(id=f"n{one}", type="work") for one in range(count)))
+
+    def mapped(count: int, concurrency: int) -> DagSpec:
+        over = Constant(list(range(count)))
+        node = Map(id="m", type="work", over=over, max_items=count, concurrency=concurrency)
+        return DagSpec(name="mapped", nodes=(node,))
+
+    assert steps(wide(2000), ("n5", None)) == steps(wide(20), ("n5", None))
+    assert steps(mapped(5000, 10), ("m", 3)) == steps(mapped(50, 10), ("m", 3))
+    assert steps(mapped(5000, 0), ("m", 3)) == steps(mapped(50, 0), ("m", 3))
