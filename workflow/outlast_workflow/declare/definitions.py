@@ -339,7 +339,7 @@ def _class_definition(cls: type, options: _Decorator) -> WorkflowDefinition:
         _source(method.fn),
         handlers_of(cls),
         given,
-        isinstance(method, RunMethod),
+        is_async=isinstance(method, RunMethod),
         failure_types=options.failure_types,
         timeouts=options.timeouts,
     )
