@@ -56,6 +56,7 @@ OPTIONS: dict[str, Any] = {
     "queue": "reports",
     "partition_key": "eu",
     "schedule_to_start_timeout_seconds": 600,
+    "alerts": {"at": [0.8], "after_seconds": [60], "signal": "late"},
 }
 
 
