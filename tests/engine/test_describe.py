@@ -494,4 +494,4 @@ async def test_describing_takes_few_statements_however_much_is_open(database_url
         reads = [text for text in statements if text.startswith(("SELECT", "WITH"))]
         statements.clear()
         await handle.terminate()
-    assert len(reads) == 12
+    assert len(reads) == 14
