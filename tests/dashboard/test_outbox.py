@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from tests.dashboard.conftest import Served
 
-from outlast_runs.outbox import RefuseOutbox
+from outlast_runs.outbox import refuse
 from outlast_store.journal.batch import BaseChange, Batch
 
 
-class Write(BaseChange):
-    """Write a row as a user's transaction does."""
+class WriteRefused(BaseChange):
+    """Write a row as a user's transaction does, and refuse it before anybody applies it."""
 
-    def __init__(self, workflow_id: str, options: str) -> None:
-        self.values = ("start", workflow_id, "Order", '["secret"]', options)
+    def __init__(self, workflow_id: str) -> None:
+        self.values = ("start", workflow_id, "Order", '["secret"]', "{}")
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: Batch) -> int:
         text = "INSERT INTO outlast_outbox (kind, workflow_id, name, args, options) VALUES (?, ?, ?, ?, ?)"
         batch.execute(text, self.values)
+        [(number,)] = batch.scan("SELECT max(outbox_id) FROM outlast_outbox", ())
+        refuse(batch, number, "there is no queue '<b>'")
+        return int(number)
 
 
 async def refused(served: Served, workflow_id: str) -> int:
     """A row that was refused."""
-    client = served.client
-    await client.runtime.journal.apply(Write(workflow_id, "{}"))
-    [row] = [row for row in await client.outbox.list() if row.workflow_id == workflow_id]
-    await client.runtime.journal.apply(RefuseOutbox(row.outbox_id, "there is no queue '<b>'"))
-    return row.outbox_id
+    return await served.client.runtime.journal.apply(WriteRefused(workflow_id))
 
 
 async def test_programs_see_refusals_and_settle_them(served: Served) -> None:

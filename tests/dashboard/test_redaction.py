@@ -75,6 +75,7 @@ READABLE = {
     ),
     *("next_run_id", "parent_run_id", "parent_close_policy", "retry_state", "timeout_kind", "deadline_at"),
     *("execution_timeout_seconds", "run_timeout_seconds", "execution_deadline_at", "run_deadline_at"),
+    "timeout_seconds",
     *(
         "start_delay_seconds",
         "attributes",

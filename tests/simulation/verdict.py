@@ -320,13 +320,16 @@ def check_failures_after_cancel(
 def lateness(connection: Connection, after: int) -> Iterator[tuple[int, str]]:
     """By how much each timer and timeout that was due after an instant was late, in microseconds."""
     text = (
-        "SELECT h.run_id, h.type, h.recorded_at, h.payload, r.created_at "
+        "SELECT h.run_id, h.type, h.recorded_at, h.payload, max(r.created_at, coalesce("
+        "(SELECT max(l.recorded_at) FROM history_events l WHERE l.run_id = h.run_id "
+        "AND l.type = 'WorkflowDeadlineLowered'), 0)) "
         "FROM history_events h JOIN workflow_runs r USING (run_id) "
         "WHERE h.type IN ('TimerFired', 'ActivityTimedOut', 'WorkflowTimedOut')"
     )
-    for run_id, kind, recorded_at, payload, created_at in fetch(connection, text):
+    for run_id, kind, recorded_at, payload, since in fetch(connection, text):
         document = orjson.loads(payload)
         due_at = document["fire_at"] if kind == "TimerFired" else from_iso(document["deadline_at"])
-        due_at = max(due_at, created_at)  # a reset takes timers up whose time is over
+        # A reset takes timers up whose time is over, and code may set itself a limit that is over.
+        due_at = max(due_at, since)
         if due_at >= after:
             yield recorded_at - due_at, f"{kind} of run {run_id}"

@@ -17,7 +17,7 @@ def test_the_code_of_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("timeouts_page")
     monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), vars(module))  # that is what it is for
 

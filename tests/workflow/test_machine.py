@@ -100,6 +100,7 @@ def kinds(commands: list[Event]) -> list[str]:
 class Charge:
     name = "charge"
     options = ActivityOptions(start_to_close_timeout=10, task_queue="billing")
+    transactional = False
 
     @staticmethod
     def fn(order: str, amount: int = 1) -> datetime:

@@ -199,7 +199,7 @@ def _original(workflow_id: Any) -> tuple[Wanted, ...]:
 
 
 def _are_several(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str)
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
 
 
 def _several(field: str, words: str, names: Any, most: int) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ EXAMPLES: Final[dict[str, str]] = {
     "queue pause": 'outlast queue pause emails --note "the provider is down"',
     "queue resume": "outlast queue resume emails",
     "queue delete": "outlast queue delete emails",
+    "alerts list": "outlast alerts list --workflow order-1",
     "outbox list": "outlast outbox list --state refused",
     "outbox retry": "outlast outbox retry 17",
     "outbox delete": "outlast outbox delete 17",

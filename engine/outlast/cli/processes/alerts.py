@@ -16,7 +16,7 @@ from outlast_workflow.primitives.times import to_datetime
 
 app = typer.Typer(
     name="alerts",
-    help="Show the alerts of deadlines that came near.",
+    help="List the alerts of deadlines that came near.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

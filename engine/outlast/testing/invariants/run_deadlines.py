@@ -24,7 +24,7 @@ def run_deadline_of(history: Sequence[Event]) -> str | None:
 
 
 def last_lowering(history: Sequence[Event]) -> tuple[int, int | None]:
-    """Return the last seq of the workflow task with the code's last limit, and the run deadline before that limit.
+    """Return the last seq of the workflow task with the code's last limit, and the run deadline before that task.
 
     A limit may be over when it is set. What its workflow task did with it, it did in time.
 
@@ -37,7 +37,7 @@ def last_lowering(history: Sequence[Event]) -> tuple[int, int | None]:
     for seq, event in enumerate(history, 1):
         if isinstance(event, events.WorkflowTaskCompleted):
             end = seq + event.commands
-        elif isinstance(event, events.WorkflowDeadlineLowered):
+        elif isinstance(event, events.WorkflowDeadlineLowered) and end != found[0]:
             found = (end, deadline)
         if isinstance(event, RUN_DEADLINES):
             deadline = from_iso(event.run_deadline_at) if event.run_deadline_at is not None else None
