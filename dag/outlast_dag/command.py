@@ -14,6 +14,7 @@ from outlast.cli.common.options import AsJson
 from outlast.cli.common.output import document, show
 from outlast.cli.common.user_code import import_module
 from outlast_dag.build.builder import DagBuilder
+from outlast_dag.build.building import logger
 from outlast_dag.check.critical_path import CriticalPath
 from outlast_dag.check.report import in_order, report
 from outlast_dag.definition import DagDefinition
@@ -67,7 +68,7 @@ def check(
     json: AsJson = False,
 ) -> None:
     """Print what is wrong with DAGs, and their critical paths. Nothing is run, and no database is needed."""
-    found = list(_dags(targets))
+    found = _dags(targets)
     for one in found:
         if json:
             document(_document(one))
@@ -97,12 +98,18 @@ def schema() -> None:
     show(orjson.dumps(SCHEMA, option=orjson.OPT_INDENT_2).decode())
 
 
-def _dags(targets: list[str]) -> Iterator[_Found]:
-    for target in targets:
-        if target.endswith(".json"):
-            yield _of_file(target)
-        else:
-            yield from _of_module(target)
+def _dags(targets: list[str]) -> list[_Found]:
+    """Return what is named. The warnings of building are not logged, since the command prints them."""
+    was = logger.disabled
+    logger.disabled = True
+    try:
+        return [
+            one
+            for target in targets
+            for one in ([_of_file(target)] if target.endswith(".json") else _of_module(target))
+        ]
+    finally:
+        logger.disabled = was
 
 
 def _of_file(target: str) -> _Found:
@@ -141,26 +148,35 @@ def _of_module(target: str) -> Iterator[_Found]:
         raise InvalidOptionError(
             f"{target!r} has no DAG: declare one with @dag or DagBuilder", field="module"
         )
+    # A module may hold a DagBuilder and the DAG that it has built.
+    told: set[tuple[str, str]] = set()
     for thing in dags.values():
         try:
             built = thing.build() if isinstance(thing, DagBuilder) else thing
         except DagValidationError as error:
             yield _Found(error.name, None, error.problems)
         else:
+            if (built.name, built.hash) in told:
+                continue
+            told.add((built.name, built.hash))
             yield _Found(built.name, built.spec, (), built.warnings, built.critical_path)
 
 
 def _show(found: _Found) -> None:
     hash_ = f" {found.spec.short_hash}" if found.spec is not None else ""
-    nodes = f", {len(found.spec.nodes)} nodes" if found.spec is not None else ""
-    wrong = f"{len(found.errors)} problems" if found.errors else "no problems"
-    show(f"{found.name}{hash_}{nodes}: {wrong}, {len(found.warnings)} warnings")
+    nodes = f", {_counted(len(found.spec.nodes), 'node')}" if found.spec is not None else ""
+    wrong, warnings = _counted(len(found.errors), "problem"), _counted(len(found.warnings), "warning")
+    show(f"{found.name}{hash_}{nodes}: {wrong}, {warnings}")
     for problem in found.errors:
         show(f"  {problem}")
     for problem in found.warnings:
         show(f"  warning: {problem}")
     if found.path is not None:
         show(f"  critical path: {found.path}")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
 def _document(found: _Found) -> dict[str, Any]:

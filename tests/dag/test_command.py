@@ -29,7 +29,7 @@ def test_a_dag_is_checked_with_its_critical_path(outlast: Any) -> None:
     done = outlast("check", "tests.dag.flows:nightly")
     assert done.code == 0
     first, path = done.out.splitlines()
-    assert first == f"nightly {flows.nightly.hash[:12]}, 3 nodes: no problems, 0 warnings"
+    assert first == f"nightly {flows.nightly.hash[:12]}, 3 nodes: no problems, no warnings"
     assert path.startswith("  critical path: 36 s at one attempt (fetch -> load/parse), 114 s at worst")
 
 
@@ -58,9 +58,23 @@ def test_a_module_with_a_dag_that_cannot_be_built_is_told_line_by_line(outlast: 
     done = outlast("check", "tests.dag.unbuildable")
     assert done.code == 1
     first, missing, below = done.out.splitlines()
-    assert first == "unbuildable: 2 problems, 0 warnings"
+    assert first == "unbuildable: 2 problems, no warnings"
     assert missing.startswith("  tests/dag/unbuildable.py:10  http-fetch  missing_timeout: ")
     assert below.startswith("  tests/dag/unbuildable.py:11  http-fetch_2  timeout_out_of_range: ")
+
+
+def test_a_builder_and_what_it_has_built_are_one_dag(outlast: Any) -> None:
+    done = outlast("check", "tests.dag.built_twice")
+    assert [line.partition(" ")[0] for line in done.out.splitlines() if not line.startswith(" ")] == ["twice"]
+    assert "1 node: no problems, 1 warning\n" in done.out
+
+
+def test_a_warning_is_printed_and_not_logged(outlast: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert "1 warning\n" in outlast("check", "tests.dag.flows:hasty").out
+    assert not caplog.records
+    hasty_again = flows.hasty.build()
+    assert [one.levelname for one in caplog.records] == ["WARNING"]
+    assert hasty_again.warnings
 
 
 def test_a_document_is_checked(outlast: Any, tmp_path: Path) -> None:
