@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outlast import activity
+from outlast import InvalidOptionError, activity
 from outlast_dag import DagBuilder, DagValidationError, dag, each, step
 
 PLANTED = """\
@@ -224,3 +224,34 @@ def test_too_large_constants_are_refused():
     flow.task("t", "x", "y" * 600_000, timeout=1)
     with pytest.raises(DagValidationError, match="too_large"):
         flow.build()
+
+
+def test_what_was_forgotten_around_a_call_is_told():
+    with pytest.raises(DagValidationError, match=r"fetch\(…\) is a call, .*: write step\(fetch, …\)\(…\)"):
+
+        @dag
+        def unwrapped(url: str) -> Any:
+            return fetch(url)
+
+    with pytest.raises(
+        DagValidationError, match=r"not_data: a function is given, .*: write step\(activity, …\)\(…\)"
+    ):
+
+        @dag
+        def uncalled(url: str) -> Any:
+            page = step(fetch)
+            return step(parse)(page)  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidOptionError, match="coroutine_function is async"):
+
+        @dag
+        async def coroutine_function(url: str) -> Any:
+            return step(fetch)(url)
+
+
+def test_a_timeout_that_a_list_is_too_long_for_says_how_long_the_list_may_be():
+    flow = DagBuilder("lists", timeout=60)
+    flow.each("rows", parse, flow.input, concurrency=10)
+    (warning,) = flow.build().warnings
+    assert warning.kind == "deadline_below_critical_path"
+    assert warning.advice.endswith("; 'rows' counts with max_items=1000")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -121,7 +122,7 @@ def _trace(
         raise
     finally:
         _traced.reset(token)
-    if isinstance(result, Coroutine):
+    if inspect.iscoroutinefunction(fn):
         result.close()
         raise InvalidOptionError(
             f"{fn.__name__} is async: a DAG is written in a plain def, which is traced once"

@@ -77,6 +77,11 @@ def _constant(raw: Any, draft: Draft, step: Step | None) -> Constant:
             "not_data", step, f"{name}(…) is a call, not what a step returns", f"write step({name}, …)(…)"
         )
         return NOTHING
+    if inspect.isfunction(raw):
+        draft.problem(
+            "not_data", step, "a function is given, not what a step returns", "write step(activity, …)(…)"
+        )
+        return NOTHING
     try:
         return Constant(orjson.loads(dump(raw)))
     except UnwritableError as error:

@@ -89,7 +89,7 @@ def deadline_findings(spec: DagSpec, path: CriticalPath) -> Iterator[Finding]:
             None,
             f"{words(deadline)} are there, and the critical path takes {words(path.seconds)} at one attempt "
             f"({' -> '.join(path.nodes)})",
-            "give it a longer timeout, or its steps shorter ones",
+            f"give it a longer timeout, or its steps shorter ones{_lists(spec, path.nodes)}",
         )
     elif path.worst_seconds > deadline:
         yield Finding(
@@ -97,8 +97,14 @@ def deadline_findings(spec: DagSpec, path: CriticalPath) -> Iterator[Finding]:
             None,
             f"{words(deadline)} are there, and the critical path takes {words(path.worst_seconds)} at worst: "
             f"{_first_misfit(spec, path, deadline)}",
-            "give it a longer timeout, or its steps fewer attempts",
+            f"give it a longer timeout, or its steps fewer attempts{_lists(spec, path.worst_nodes)}",
         )
+
+
+def _lists(spec: DagSpec, names: tuple[str, ...]) -> str:
+    """Return how many items each map of a chain counts with, in words."""
+    maps = [node for name in names if isinstance(node := spec.graph.nodes[name], Map)]
+    return "".join(f"; {node.id!r} counts with max_items={node.max_items}" for node in maps)
 
 
 def _first_misfit(spec: DagSpec, path: CriticalPath, deadline: float) -> str:
