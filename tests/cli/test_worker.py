@@ -213,6 +213,7 @@ def test_a_module_in_the_current_folder_is_found(process: Command, tmp_path: Pat
     done = process("worker", "broken_orders", "--url", sqlite_url, cwd=tmp_path)
     assert done.code == 1
     assert "module 'broken_orders' cannot be imported: ZeroDivisionError: division by zero" in done.err
+    assert done.err.count("ZeroDivisionError") == 1
     assert "Traceback" not in done.err
     shown = process("worker", "broken_orders", "--url", sqlite_url, cwd=tmp_path, OUTLAST_DEBUG="1")
     assert 'broken_orders.py", line 1' in shown.err

@@ -18,7 +18,9 @@ def one_line(error: BaseException, most: int = 3) -> str:
     parts = [str(error)]
     untold = _untold_cause(error)
     while untold is not None and len(parts) <= most:
-        parts.append(in_words(untold))
+        words = in_words(untold)
+        if words not in parts[-1]:
+            parts.append(words)
         untold = _untold_cause(untold)
     return joined(", because of ".join(parts))
 
