@@ -134,7 +134,7 @@ async def test_marks_are_armed_with_their_deadlines_and_fire_once(engine: MakeEn
         listed = await env.client.alerts.list(workflow_id="w")
         assert listed == list(found.alerts.fired)
         assert [one.text for one in listed[::2]] == [
-            "50% of its run timeout are used up",
+            "50% of its run timeout is used up",
             "it has taken 60 s",
         ]
 
@@ -333,7 +333,7 @@ async def test_the_log_says_what_came_near(
             Waiting.run, 90, id="w", options=StartOptions(execution_timeout=100).with_alerts(0.5, before=[20])
         )
     assert [record.getMessage() for record in caplog.records if record.name == "outlast.alerts"] == [
-        "workflow w (Waiting): 50% of its execution timeout are used up, 0.000 s late",
+        "workflow w (Waiting): 50% of its execution timeout is used up, 0.000 s late",
         "workflow w (Waiting): 20 s of its execution timeout are left, 0.000 s late",
     ]
 

@@ -73,7 +73,7 @@ def in_words(alert: AlertRow | AlertTimerRow) -> str:
     if mark == ENFORCED:
         return f"its {noun} is over"
     if mark.endswith("%"):
-        return f"{mark} of its {noun} are used up"
+        return f"{mark} of its {noun} is used up"
     return f"{mark[1:-1]} s of its {noun} are left"
 
 

@@ -45,7 +45,7 @@ class AlertPolicy(Value):
     ``outlast alerts list`` show, a line in the log, metrics, and a signal where one is named.
 
     Args:
-        at: The shares of a deadline's time that are used up: ``0.8`` when 80 % are, ``1`` when it is enforced.
+        at: The shares of a deadline's time that are used up: ``0.8`` when 80 % is, ``1`` when it is enforced.
         before: How long ahead of a deadline. A deadline that leaves no more than that has no such alert.
         after: How long after the workflow was started, or the activity scheduled; no deadline is needed.
         at_instant: An instant: a datetime with a time zone; for workflows only.

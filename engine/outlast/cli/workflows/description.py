@@ -307,7 +307,7 @@ def _streams(streams: Sequence[StreamView]) -> FittedTable:
 
 
 def _alerts(alerts: AlertsView, now: datetime) -> FittedTable:
-    made = table("WHEN", "KIND", "MARK", "ACTIVITY", "", title="alerts", drop=("ACTIVITY",))
+    made = table("WHEN", "KIND", "MARK", "ACTIVITY", "STATE", title="alerts", drop=("ACTIVITY",))
     shown: list[tuple[Alert | ArmedAlert, str]] = [
         (alert, ago(alert.fired_at, now)) for alert in reversed(alerts.fired[: MOST_SHOWN // 2])
     ]
