@@ -239,8 +239,8 @@ def test_what_was_forgotten_around_a_call_is_told():
 
         @dag
         def uncalled(url: str) -> Any:
-            page = step(fetch)
-            return step(parse)(page)  # type: ignore[arg-type]
+            page: Any = step(fetch)
+            return step(parse)(page)
 
     with pytest.raises(InvalidOptionError, match="coroutine_function is async"):
 
