@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests.engine.run_rows import NOW
 from tests.worker.cached import cached
 
 from outlast.worker.runs.cached_run import CachedRun
@@ -128,3 +129,18 @@ async def test_abandoned_queries_are_told_to_look_elsewhere() -> None:
     run.abandon_queries()
     assert await waiting is None
     assert run.queries == []
+
+
+def test_no_time_passes_before_the_run_begins_whatever_the_clock_says() -> None:
+    run = cached()
+    machine: Any = run.machine
+    seen: list[int] = []
+
+    def run_workflow_task(_events: object, now: int, **_known: object) -> list[Event]:
+        seen.append(now)
+        return []
+
+    machine.run_workflow_task = run_workflow_task
+    for clock in (NOW - 700_000, NOW + 700_000):
+        run.run_workflow_task(clock)
+    assert seen == [NOW, NOW + 700_000]

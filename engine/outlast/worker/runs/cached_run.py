@@ -223,6 +223,9 @@ class CachedRun:
         own, seen = self.own, self.seen_seq
         events = self.pending + [result.event for result in own] if own else self.pending
         run = self.run
+        if now < run.created_at:
+            # The clock of the process that started it is ahead of this one's: no time passes before a run begins.
+            now = run.created_at
         watch = monitor()
         if watch is not None:
             watch.enter(self.machine)
