@@ -13,6 +13,7 @@ from tests.queued import write_queue
 
 from outlast import AlertPolicy, Every, RetryPolicy, StartOptions, activity, starting, workflow
 from outlast.errors import InvalidOptionError, OutlastError
+from outlast.testing import check_database
 from outlast.visibility.views import WorkflowDescription
 from outlast.watchdog import TaskWatchdog
 from outlast_activities.attempts import AttemptEnd
@@ -350,6 +351,23 @@ async def test_what_nobody_saw_in_time_is_missed(
         assert report.counts == {"execution_timeout": 1, "alert_missed": 1}
         assert fired(await handle.describe()) == [("execution", "100%", None)]
         assert "nobody saw mark 50%" in caplog.text
+
+
+async def test_the_checker_that_knows_the_instant_does_not_ask_for_what_was_missed(
+    in_memory: MakeEnvironment,
+) -> None:
+    async with in_memory(workflows=[], activities=[]) as env:
+        wanted = StartOptions(execution_timeout=100).with_alerts(0.5)
+        handle = await env.client.start(Waiting.run, 500, id="w", options=wanted)
+        await env.sleep(200)
+        assert handle.run_id is not None
+        done = await env.client.runtime.journal.apply(FireAlerts([(handle.run_id, 0, "execution", "50%")]))
+        assert [one.mark for one in done.missed] == ["50%"]
+        with env.client.runtime.database.reader() as connection:
+            assert check_database(connection, now=done.at) == []
+            # What it does not know of looks forgotten.
+            assert "neither armed nor fired" in check_database(connection)[0]
+        await TaskWatchdog(env.client).run_pass()
 
 
 async def test_a_deleted_workflow_takes_its_alerts_along(in_memory: MakeEnvironment) -> None:

@@ -6,7 +6,8 @@ activity's. A batch has written those rows when it comes here, so their locks ar
 A mark is armed when its deadline is set, and moves with it. In a row that was there before, it must not have passed by
 then. A mark that was fired is armed no more, but the row does not know that: where its deadline moves afterwards it is
 armed again, and whoever is to fire it finds that it was fired (:class:`outlast_watchdog.alerts.FireAlerts`). What a
-whole chain has once goes from each run to the next, even where it is due already.
+whole chain has once goes from each run to the next, even where it is due already. A run that begins and ends within one
+batch, as an eager start does whose first workflow task continues as new, arms nothing: the next takes over from before.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def arm(
     raw: RawConnection,
     statements: Statements,
     now: int,
-    runs: Iterable[Changed],
+    runs: Sequence[Changed],
     activities: Iterable[Changed],
     fired: Iterable[AlertTimerKey],
 ) -> list[int]:
@@ -51,17 +52,21 @@ def arm(
     removed = set(fired)
     added: dict[AlertTimerKey, Values] = {}
     begun: dict[str, tuple[str, Marks]] = {}
+    new = {row["run_id"]: row["previous_run_id"] for row, before in runs if before is None}
     for row, before in runs:
         run_id = row["run_id"]
         marks = marks_of_run(row)
         was = _NONE if before is None else marks_of_run(before)
+        previous = row["previous_run_id"]
+        while previous in new:
+            previous = new[previous]
         # What a run takes over from the one before it has its own rule.
-        since = NEVER if before is None and row["previous_run_id"] is None else now
+        since = NEVER if before is None and previous is None else now
         _compare(run_id, RUN, was, marks, since, removed, added)
-        if before is None and row["previous_run_id"] is not None:
+        if before is None and previous is not None:
             passed = {key: mark for key, mark in marks.items() if key[0] in OF_CHAINS and mark.due_at <= now}
             if passed:
-                begun[row["previous_run_id"]] = run_id, passed
+                begun[previous] = run_id, passed
     for row, before in activities:
         was = _NONE if before is None else marks_of_activity(before)
         since = NEVER if before is None else now

@@ -24,6 +24,7 @@ def check_alerts(
     alerts: Sequence[AlertRow],
     runs: Mapping[str, RunRow],
     activities: Mapping[str, Sequence[ActivityRow]],
+    now: int | None = None,
 ) -> Iterator[tuple[str, str]]:
     """Check what is armed and what was fired. Yield the place, and a sentence.
 
@@ -32,11 +33,13 @@ def check_alerts(
         alerts: What was fired.
         runs: All runs.
         activities: Their activities.
+        now: The instant, in microseconds; by default that of the newest event.
     """
     fired = {(row.scope, row.activity_id, row.attempt, row.kind, row.mark) for row in alerts}
     by_key = {(row.run_id, row.activity_id): row for rows in activities.values() for row in rows}
     armed = {(row.run_id, row.activity_id, row.kind, row.mark): row for row in timers}
-    newest = max((run.last_event_at for run in runs.values()), default=0)
+    # What is missed, because nobody saw it before its deadline, leaves no event.
+    newest = max((run.last_event_at for run in runs.values()), default=0) if now is None else now
     for timer in timers:
         activity = by_key.get((timer.run_id, timer.activity_id))
         for what in _check_timer(timer, runs.get(timer.run_id), activity, newest):

@@ -79,7 +79,7 @@ Timer = tuple[int, str | None]
 """When a timer fires, and its summary."""
 
 
-def check_database(connection: Connection, *, deleting: bool = False) -> list[str]:
+def check_database(connection: Connection, *, deleting: bool = False, now: int | None = None) -> list[str]:
     """Return what is wrong in a database: one sentence for each violation.
 
     It reads everything in one snapshot: it is for tests, not for production.
@@ -87,9 +87,11 @@ def check_database(connection: Connection, *, deleting: bool = False) -> list[st
     Args:
         connection: A connection in autocommit to a database at the newest schema, with no transaction open.
         deleting: Whether retention is running. It deletes the first runs of a chain before the last.
+        now: The instant of the newest transaction, in microseconds, if it is known. Only alerts need it: those that
+            nobody saw before their deadline are dropped without an event.
     """
     with _snapshot(connection):
-        return _Checker(connection, deleting=deleting).check()
+        return _Checker(connection, deleting=deleting, now=now).check()
 
 
 @contextmanager
@@ -124,8 +126,9 @@ class History:
 class _Checker:
     """One check of a database."""
 
-    def __init__(self, connection: Connection, *, deleting: bool = False) -> None:
+    def __init__(self, connection: Connection, *, deleting: bool = False, now: int | None = None) -> None:
         self.violations: list[str] = []
+        self.now = now
         self.deleting = deleting
         self.instances = {row[0]: InstanceRow(*row) for row in _all(connection, tables.workflow_instances)}
         self.runs = {row[0]: RunRow(*row) for row in _all(connection, tables.workflow_runs)}
@@ -201,7 +204,7 @@ class _Checker:
             self.say(where, what)
         for where, what in check_outbox(self.outbox, self.runs):
             self.say(where, what)
-        for where, what in check_alerts(self.alert_timers, self.alerts, self.runs, self.activities):
+        for where, what in check_alerts(self.alert_timers, self.alerts, self.runs, self.activities, self.now):
             self.say(where, what)
         for where, what in check_debounces(self.debounces, self.runs, histories):
             self.say(where, what)
