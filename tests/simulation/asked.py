@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.simulation.clients import DONE, REFUSED, Answer, Ledger, Request
-from tests.simulation.programs import updates_in
+from tests.simulation.programs import ALERTED, updates_in
 from tests.simulation.story import Story
 
 GONE = ("RunNotFoundError", "WorkflowNotFoundError")
@@ -133,7 +133,7 @@ def check_queries(story: Story, ledger: Ledger) -> Iterator[str]:
                 payload["input"][0]
                 for run_id in story.chains[first_run_id]
                 for kind, _, payload in story.events[run_id]
-                if kind == "SignalReceived"
+                if kind == "SignalReceived" and payload["name"] != ALERTED
             }
             done = updates.done_in(first_run_id)
             ever = updates.done_in(first_run_id, ever=True)

@@ -274,7 +274,7 @@ class Session:
 
 def _options(action: Action) -> StartOptions:
     given = dict(action["options"])
-    policy = given.pop("retry", None)
+    policy, given["alerts"] = given.pop("retry", None), programs.alerts_of(given)
     return StartOptions(**given, retry_policy=RetryPolicy(**policy) if policy is not None else None)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.simulation.clients import DONE, REFUSED, Ledger
-from tests.simulation.programs import UNHEARD
+from tests.simulation.programs import ALERTED, UNHEARD
 from tests.simulation.story import Story
 
 Action = dict[str, Any]
@@ -79,7 +79,7 @@ def check_mail(story: Story, ledger: Ledger) -> Iterator[str]:
         for first_run_id in chains
         for run_id in story.chains[first_run_id]
         for name, _, event in story.events[run_id]
-        if name == "SignalReceived" and event["input"]
+        if name == "SignalReceived" and event["name"] != ALERTED and event["input"]
     }
     for request in ledger.of("signal_many"):
         reached = [whom for whom in request.whom if (whom, request.token) in there]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outlast import ActivityError, ApplicationError, ChildWorkflowError, activity, workflow
+from outlast import ActivityError, AlertPolicy, ApplicationError, ChildWorkflowError, activity, workflow
 from outlast_activities.context import CURRENT
 from outlast_activities.stop_reason import StopReason
 from outlast_workflow.errors import StreamClosedError, WorkflowClosedError, WorkflowNotFoundError
@@ -24,6 +24,8 @@ Step = dict[str, Any]
 QUEUES = ("main", "other")
 UNHEARD = "unheard"
 """A signal that has no handler: it waits to be received, from run to run."""
+ALERTED = "alerted"
+"""The signal of alerts."""
 
 
 @dataclass
@@ -202,6 +204,7 @@ class Program:
         self.got = list(got)
         self.log = list(log)
         self.published = 0
+        self.alerts: list[str] = []
 
     @workflow.signal
     def take(self, token: str) -> None:
@@ -211,6 +214,10 @@ class Program:
     async def take_slowly(self, token: str) -> None:
         await workflow.sleep(0.3)
         self.got.append(token)
+
+    @workflow.signal
+    def alerted(self, alert: dict[str, Any]) -> None:
+        self.alerts.append(alert["alert_id"])
 
     @workflow.update
     def put(self, token: str, fits: bool) -> list[Any]:
@@ -344,6 +351,7 @@ class Program:
             cancellation_type=step["cancellation"],
             execution_timeout=step.get("execution_timeout"),
             task_queue=step.get("queue"),
+            alerts=alerts_of(step),
             **step.get("line", {}),
         )
         if not step["await"]:
@@ -387,8 +395,13 @@ ACTIVITIES = [work, stubborn, plain, ask, book]
 
 def options_of(step: Step) -> ActivityOptions:
     given = dict(step["options"])
-    policy = given.pop("retry", None)
+    policy, given["alerts"] = given.pop("retry", None), alerts_of(given)
     return ActivityOptions(**given, retry_policy=RetryPolicy(**policy) if policy is not None else None)
+
+
+def alerts_of(given: dict[str, Any]) -> AlertPolicy | None:
+    policy = given.get("alerts")
+    return AlertPolicy(**policy) if policy is not None else None
 
 
 # --- drawing programs ------------------------------------------------------------------------------------------------

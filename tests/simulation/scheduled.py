@@ -143,7 +143,8 @@ async def ask(client: Client, action: Action) -> None:
             spec=action["spec"], end_at=now + timedelta(seconds=action["last"]), jitter=action["jitter"],
             overlap=action["overlap"], catch_up=action["catch_up"], max_runs=action["max_runs"],
             pause_on_failure=action["pause_on_failure"], task_queue=action["task_queue"],
-            options=StartOptions(**action["options"]), if_exists="keep",
+            options=StartOptions(**{**action["options"], "alerts": programs.alerts_of(action["options"])}),
+            if_exists="keep",
         )  # fmt: skip
     elif verb == "pause":
         await handle.pause("simulated")

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import orjson
 from sqlalchemy import Connection
+from tests.simulation.alerts import check_alerts, read_alerts
 from tests.simulation.asked import check_queries, check_updates
 from tests.simulation.clients import DONE, REFUSED, Ledger, Request
 from tests.simulation.guests import check_guests
 from tests.simulation.mail import check_mail
 from tests.simulation.process import CONVERTER, LIMITS
-from tests.simulation.programs import UNHEARD, Executions, Program
+from tests.simulation.programs import ALERTED, UNHEARD, Executions, Program
 from tests.simulation.scheduled import Schedules, check_schedules, started_by_schedules
 from tests.simulation.story import Story
 
@@ -32,6 +33,9 @@ ENDS = {
     "WorkflowCancelled": "WorkflowCancelledError",
     "WorkflowTerminated": "WorkflowTerminatedError",
 }
+
+NOT_TAKEN = (UNHEARD, ALERTED)
+"""Signals that programs handle otherwise."""
 
 
 def judge(
@@ -55,6 +59,7 @@ def judge(
     found += check_starts(story, ledger)
     found += check_signals(story, ledger)
     found += check_mail(story, ledger)
+    found += check_alerts(connection, story)
     found += check_requests(story, ledger)
     found += check_resets(story, ledger)
     found += check_forks(story, ledger)
@@ -168,12 +173,12 @@ def _check_handled(story: Story, ledger: Ledger) -> Iterator[str]:
         )
         for run_id in story.effective(first_run_id):
             for name, _, event in story.events[run_id]:
-                if name != "SignalReceived" or event["name"] == UNHEARD:
+                if name != "SignalReceived" or event["name"] in NOT_TAKEN:
                     continue
                 if (token := event["input"][0]) not in sent:
                     sent.append(token)
         late_ones = story.after_cancel(chain[-1], "SignalReceived")
-        after_cancel = [event for event in late_ones if event["name"] != UNHEARD]
+        after_cancel = [event for event in late_ones if event["name"] not in NOT_TAKEN]
         unheard = [event["input"][0] for event in after_cancel if event["input"][0] not in got]
         if sorted([*got, *unheard]) == sorted(sent):
             pass
@@ -333,3 +338,6 @@ def lateness(connection: Connection, after: int) -> Iterator[tuple[int, str]]:
         due_at = max(due_at, since)
         if due_at >= after:
             yield recorded_at - due_at, f"{kind} of run {run_id}"
+    for alert in read_alerts(connection):
+        if alert.due_at >= after:
+            yield alert.fired_at - alert.due_at, f"alert {alert.kind} {alert.mark} of run {alert.run_id}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from tests.simulation.alerts import look_at_alert
 from tests.simulation.queues.admissions import Admissions, Key, Place
 from tests.simulation.scheduled import Watched
 from tests.simulation.streams.published import Items
@@ -20,7 +21,7 @@ from outlast_runs.start import StartRun
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import ActivityKey, Batch
-from outlast_store.schema.rows import AttemptRow, QueueRow, RunRow, StreamItemRow
+from outlast_store.schema.rows import AlertRow, AttemptRow, QueueRow, RunRow, StreamItemRow
 from outlast_watchdog.enforcement import DeclareWorkerLost
 from outlast_workflow.history.events import (
     REGISTRY,
@@ -39,6 +40,9 @@ class WitnessBatch(Batch):
     """The witness of queues, where there are some."""
     most_losses: ClassVar[int] = 0
     """How many owners in a row a run may lose."""
+
+    latest: ClassVar[int] = 0
+    """The instant of the newest transaction."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -80,6 +84,10 @@ class WitnessBatch(Batch):
     def add_stream_item(self, row: StreamItemRow) -> None:
         self._noted += self.items.added(self, row)
         super().add_stream_item(row)
+
+    def fire_alert(self, row: AlertRow) -> None:
+        self._noted += look_at_alert(self, row)
+        super().fire_alert(row)
 
     def add_attempt(self, row: AttemptRow) -> None:
         where = f"attempt {row.attempt} of activity {row.activity_id} of run {row.run_id}"
@@ -214,4 +222,5 @@ class WitnessBatch(Batch):
             if run.is_open and run.wake_at is None:
                 self._noted.append(f"run {run.run_id} is put to sleep, and its code has not seen {types}")
         super().flush()
+        WitnessBatch.latest = max(WitnessBatch.latest, self.now)
         self.found.extend(self._noted)

@@ -28,6 +28,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation import programs, verdict
+from tests.simulation.alerts import add_alerts, check_waits, has_alerts
 from tests.simulation.clients import Ledger, Session, draw_operator, draw_plans
 from tests.simulation.database import SharedDatabase
 from tests.simulation.faults import Faults, Rates
@@ -209,6 +210,7 @@ class World:
             self.publishing.use(plan)
             add_guests(self.seed, plan)
             self.schedules.use(plan, bool(self.queues.rows))
+            add_alerts(self.seed, plan)
             session = Session(f"client-{number}", plan, self.ledger, random.Random(rng.getrandbits(64)))
             self.sessions.append(session)
             if rng.random() < 0.5:  # in a worker's process, so that starts are eager
@@ -366,7 +368,9 @@ class World:
     def look(self) -> None:
         """The invariants hold at any moment, not only at the end."""
         now = self.loop.time() - 1000
-        found = check_database(self.shared.plain, deleting=self.exports is not None)
+        found = check_database(self.shared.plain, deleting=self.exports is not None, now=WitnessBatch.latest)
+        if has_alerts(self.seed):
+            found += check_waits(self.shared.plain)
         self.violations += [f"at {now:.6f} s: {what}" for what in found]
 
     def _judge(self, calm_at: int) -> None:
@@ -435,6 +439,7 @@ def _observed(world: World) -> Generator[None]:
     logger.setLevel(logging.ERROR)
     logger.propagate = False
     WitnessBatch.found = world.violations
+    WitnessBatch.latest = 0
     WitnessBatch.most_losses = world.limits.owner_losses
     WitnessBatch.admissions = world.admissions if world.queues else None
     collecting = gc.isenabled()

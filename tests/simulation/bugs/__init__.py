@@ -2,6 +2,7 @@
 
 from tests.simulation.bugs import (
     activities,
+    alerts,
     chains,
     guests,
     journal,
@@ -19,6 +20,7 @@ __all__ = [
     "BUGS",
     "WITHIN",
     "activities",
+    "alerts",
     "chains",
     "guests",
     "journal",
