@@ -21,6 +21,7 @@ from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, 
 
 from outlast import Client, StructuralLimits, Worker, WorkflowHandle, activity, workflow
 from outlast.errors import WorkflowCancelledError
+from outlast.watchdog import TaskWatchdog
 from outlast_store.database.raw_connection import RawConnection
 from outlast_store.database.urls import DatabaseUrl
 
@@ -144,6 +145,17 @@ def work(url: str) -> None:
     async def main() -> None:
         async with Client.connect(url) as client:
             await worker_of(client).run()
+
+    asyncio.run(main())
+
+
+def watch(url: str) -> None:
+    """Be a watchdog, and nothing else."""
+
+    async def main() -> None:
+        async with Client.connect(url) as client:
+            TaskWatchdog(client, interval=0.05).start()
+            await asyncio.Event().wait()
 
     asyncio.run(main())
 
