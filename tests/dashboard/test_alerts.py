@@ -1,0 +1,75 @@
+"""Alerts over HTTP and on the page of a run: who may see them, and that they hold no payloads."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+from tests.dashboard.conftest import Served
+
+from outlast import AlertPolicy, StartOptions
+from outlast.watchdog import TaskWatchdog
+
+SECRET = "s3cret"
+POLICY = AlertPolicy(at=[0.5], after=[0.001])
+OPTIONS = StartOptions(execution_timeout=7200, alerts=POLICY)
+
+
+async def fire(served: Served, *ids: str) -> None:
+    """Start workflows that wait, and have the alert of each fired."""
+    for workflow_id in ids:
+        await served.client.start("Waiting", SECRET, id=workflow_id, options=OPTIONS)
+    watchdog = TaskWatchdog(served.client)
+    while len(await served.client.alerts.list()) < len(ids):
+        await watchdog.run_pass()
+
+
+async def alerts(served: Served, name: str = "all", **given: Any) -> Any:
+    answer = await served.web.get("/api/alerts", params=given, headers=served.bearing(name))
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_alerts_are_listed_filtered_and_paged(served: Served) -> None:
+    await fire(served, "w-1", "w-2", "w-3")
+    found = await alerts(served)
+    assert {one["workflow_id"] for one in found} == {"w-1", "w-2", "w-3"}
+    assert {(one["kind"], one["mark"], one["workflow_type"]) for one in found} == {
+        ("after", "+0.001s", "Waiting")
+    }
+    assert await alerts(served, workflow_id="w-2") == [one for one in found if one["workflow_id"] == "w-2"]
+    assert await alerts(served, workflow_type="Other") == []
+    assert await alerts(served, kind="run") == []
+    paged = await alerts(served, limit=2)
+    assert [*paged, *await alerts(served, after=paged[-1]["alert_id"])] == found
+
+
+async def test_whoever_may_read_sees_alerts_and_no_payload_with_them(served: Served) -> None:
+    await fire(served, "w-1")
+    seen = await alerts(served, "reader")
+    assert seen == await alerts(served, "seer") == await alerts(served)
+    assert SECRET not in str(seen)
+    assert (await served.web.get("/api/alerts", headers={"authorization": ""})).status_code == 401
+    told = await served.web.get("/api/workflows/w-1", headers=served.bearing("reader"))
+    assert [one["mark"] for one in told.json()["alerts"]["fired"]] == ["+0.001s"]
+    assert [one["mark"] for one in told.json()["alerts"]["armed"]] == ["50%"]
+    assert SECRET not in told.text
+
+
+async def test_what_cannot_be_listed_is_refused(served: Served) -> None:
+    for given in ({"kind": "heartbeat"}, {"limit": 0}, {"limit": 1001}, {"workflow_id": ""}):
+        assert (await served.web.get("/api/alerts", params=given)).status_code == 422, given
+
+
+async def test_the_page_of_a_run_shows_what_was_fired_and_what_comes_next(served: Served) -> None:
+    await fire(served, "w-1")
+    await served.client.start("Waiting", SECRET, id="plain")
+    for name in ("all", "reader"):
+        answer = await served.web.get("/workflows/w-1", headers=served.bearing(name))
+        found = re.search(r'<dl class="facts" id="alerts">.*?</dl>', answer.text, re.S)
+        assert found is not None
+        text = html.unescape(" ".join(re.sub(r"<[^>]+>", " ", found[0]).split()))
+        assert text.startswith("Alert it has taken 0.001 s")
+        assert "Next alert 50% execution, at " in text
+    assert 'id="alerts"' not in (await served.web.get("/workflows/plain")).text
