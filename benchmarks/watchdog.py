@@ -1,9 +1,9 @@
 """How well deadlines are kept: ``python benchmarks/watchdog.py``.
 
-Idle passes by the number of open deadlines and of schedules, enforcements per second, lateness with a live worker and
-of schedules that several watchdogs fire, and 2,000 workflow timeouts compared with a peer (``--with-dbos`` installs
-DBOS into an environment of its own, and removes it). Everything that was enforced is counted and checked. The exit code
-is 1 if a figure is wrong; it never is for being slow.
+Idle passes by the number of open deadlines, of schedules and of alerts, enforcements per second, lateness with a live
+worker and of schedules that several watchdogs fire, and 2,000 workflow timeouts compared with a peer (``--with-dbos``
+installs DBOS into an environment of its own, and removes it). Everything that was enforced is counted and checked. The
+exit code is 1 if a figure is wrong; it never is for being slow.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from benchmarks.environments import install
 from benchmarks.measuring import WrongResultError, expect
 from benchmarks.processes import ROOT, answer_of, measured
 from benchmarks.report import RESULTS, machine
+from benchmarks.watchdog_alerts import armed
+from benchmarks.watchdog_alerts import fill as fill_alerts
 from benchmarks.watchdog_due import KINDS
 from benchmarks.watchdog_idle import fill, open_deadlines
 from benchmarks.watchdog_lateness import SPREAD_S
@@ -54,13 +56,14 @@ class Sizes:
     peer: int = 2_000
     peer_lead_s: float = 30.0
     schedules: int = 100_000
+    alerts: int = 1_000_000
     firing: tuple[int, int, int, int] = (8, 100, 60, 2)
     """Watchdogs, schedules of every second, seconds, and watchdogs that are killed."""
 
 
 QUICK = Sizes(
     idle=(1_000, 10_000), due=1_000, rounds=1, timers=500, activities=100, lead_s=4, peer=100, peer_lead_s=5,
-    schedules=1_000, firing=(2, 10, 6, 1),
+    schedules=1_000, alerts=1_000, firing=(2, 10, 6, 1),
 )  # fmt: skip
 
 
@@ -187,6 +190,28 @@ def schedules(databases: Databases, backend: Backend, sizes: Sizes, say: Callabl
     ]
 
 
+def alerts(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
+    """Measure passes with no alert armed and with many that lie ahead; how many are fired per second is in ``due``."""
+    rows: list[Row] = []
+    with databases.fresh(backend) as url:
+        for size in (0, sizes.alerts):
+            say(f"{backend}: {size:,} armed alerts")
+            fill_alerts(url, size)
+            expect("armed alerts", armed(url), size)
+            found = measured("benchmarks.watchdog_idle", url)
+            rows.append(
+                Row(
+                    backend,
+                    f"idle pass over {size:,} armed alerts",
+                    {"alerts": size, **found},
+                    f"{found['median_ms']:.2f} ms median, {found['p99_ms']:.2f} ms p99",
+                    f"≤ {IDLE_TARGET_MS:g} ms",
+                    found["median_ms"] <= IDLE_TARGET_MS,
+                )
+            )
+    return rows
+
+
 def peer(
     databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str], None], interpreter: str | None
 ) -> list[Row]:
@@ -235,6 +260,7 @@ PARTS: dict[str, Callable[[Databases, Backend, Sizes, Callable[[str], None]], li
     "due": due,
     "live": live,
     "schedules": schedules,
+    "alerts": alerts,
 }
 
 

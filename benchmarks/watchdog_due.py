@@ -2,13 +2,14 @@
 
 The rows are made by the engine's own changes, so a pass does everything that it does in production. A run that times
 out gets its failure row and its last event. An activity gets its attempt row and its failure row, and waits for its
-retry. A timer fires and wakes its run.
+retry. A timer fires and wakes its run. An alert becomes a row, and a line of the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -29,11 +30,18 @@ from outlast_workflow.options.options import ActivityOptions, RetryPolicy, Start
 from outlast_workflow.primitives.enums import DuplicatePolicy
 from outlast_workflow.primitives.payloads import Payload
 
-KINDS = {"runs": "run_timeout", "activities": "start_to_close", "timers": "timer_fired"}
+KINDS = {
+    "runs": "run_timeout",
+    "activities": "start_to_close",
+    "timers": "timer_fired",
+    "alerts": "alert_fired",
+}
 OWNER = "bench-owner"
 OPTIONS = ActivityOptions(
     start_to_close_timeout=0.001, retry_policy=RetryPolicy(initial_interval=100, max_attempts=3)
 )
+AHEAD_S = 0.5
+"""When an alert is due, after its start."""
 AT_A_TIME = 500
 CHECKED = 2000
 """Up to this number, everything that was written is checked as well."""
@@ -88,11 +96,15 @@ async def measure(url: str, kind: str, number: int) -> dict[str, float]:
         worker = WorkerRow(OWNER, "host", 1, "[]", "{}", None, 0, 0)
         await all_applied(client, [RegisterWorker(worker, 3600 * 1_000_000)])
         options = StartOptions(run_timeout=1) if kind == "runs" else StartOptions()
+        if kind == "alerts":
+            options = options.with_alerts(after=[AHEAD_S])
+            # What is logged is made, and goes nowhere.
+            logging.getLogger("outlast.alerts").addHandler(logging.NullHandler())
         rows = await start_runs(client, number, options)
-        if kind != "runs":
+        if kind in ("activities", "timers"):
             now = client.runtime.environment.clock.now()
             await all_applied(client, [decision(kind, row, now) for row in rows])
-        await asyncio.sleep(1.1 if kind == "runs" else 0.1)
+        await asyncio.sleep({"runs": 1.1, "alerts": AHEAD_S + 0.1}.get(kind, 0.1))
         watchdog = TaskWatchdog(client)
         with timed(number) as timing:
             report = await watchdog.run_pass()
