@@ -73,3 +73,18 @@ async def test_the_page_of_a_run_shows_what_was_fired_and_what_comes_next(served
         assert text.startswith("Alert it has taken 0.001 s")
         assert "Next alert 50% execution, at " in text
     assert 'id="alerts"' not in (await served.web.get("/workflows/plain")).text
+
+
+async def test_the_form_of_a_start_takes_alerts(served: Served) -> None:
+    typed = {"workflow_type": "Waiting", "workflow_id": "w", "run_timeout": "2h", "alerts": '{"at": [0.8]}'}
+    made = await served.web.post("/start", data=typed)
+    assert made.status_code == 303, made.text
+    armed = (await served.client.describe("w")).alerts.armed
+    assert [(one.kind, one.mark) for one in armed] == [("run", "80%")]
+    for wrong in ("0.8", '{"at": [2]}', '{"near": 1}', '{"at": [0.8], "kinds": ["execution"]}'):
+        refused = await served.web.post("/start", data={**typed, "workflow_id": "x", "alerts": wrong})
+        assert refused.status_code == 422, wrong
+        assert html.escape(wrong, quote=True).replace("&quot;", "&#34;") in refused.text, (
+            "it keeps what was typed"
+        )
+    assert await served.client.count() == 1

@@ -7,7 +7,7 @@ from typing import Any
 from tests.dashboard.conftest import Served
 from tests.dashboard.test_queue_pages import text_of
 
-from outlast import At, Cron, Every, RetryPolicy, StartOptions
+from outlast import AlertPolicy, At, Cron, Every, RetryPolicy, StartOptions
 from outlast_dashboard.pages.schedules.calendar_text import lines_of, specs_of
 from outlast_dashboard.pages.schedules.form import _DEFAULTS, _FIELDS
 
@@ -65,6 +65,7 @@ async def test_the_form_of_a_schedule_that_is_sent_as_it_is_changes_nothing(serv
         retry_policy=RetryPolicy(max_attempts=3, initial_interval=7),
         search_attributes={"region": "eu", "size": 5},
         summary="a report",
+        alerts=AlertPolicy(at=[0.8, 1], before=[60], signal="late"),
     )
     handle = await served.client.schedules.create(
         "s",

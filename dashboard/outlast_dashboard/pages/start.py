@@ -44,6 +44,7 @@ def _typed(
     search_attributes: Text = "",
     memo: Text = "",
     summary: Text = "",
+    alerts: Text = "",
 ) -> dict[str, str]:
     return dict(locals())
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from outlast import RetryPolicy
 from outlast.text.parsing import duration
 from outlast_dashboard.pages.forms import document, whole
+from outlast_workflow.options.alerts import read_policy
 
 _DURATIONS: Final = {
     "execution_timeout": "execution timeout",
@@ -17,7 +18,7 @@ _DURATIONS: Final = {
 }
 FIELDS: Final = (
     *_DURATIONS,
-    *("priority", "queue", "partition_key", "max_attempts", "search_attributes", "memo", "summary"),
+    *("priority", "queue", "partition_key", "max_attempts", "search_attributes", "memo", "summary", "alerts"),
 )
 """The names of the fields; ``templates/_start_options.html`` has them."""
 FOLDED: Final = tuple(name for name in FIELDS if name not in ("execution_timeout", "run_timeout"))
@@ -32,6 +33,7 @@ def options_typed(typed: Mapping[str, str]) -> dict[str, Any]:
     """
     attempts = whole("max_attempts", typed["max_attempts"])
     priority = whole("priority", typed["priority"])
+    alerts = document("alerts", typed["alerts"])
     return {
         **{name: duration(words, typed[name].strip() or None) for name, words in _DURATIONS.items()},
         "priority": 5 if priority is None else priority,
@@ -41,4 +43,5 @@ def options_typed(typed: Mapping[str, str]) -> dict[str, Any]:
         "search_attributes": document("search_attributes", typed["search_attributes"]),
         "memo": document("memo", typed["memo"]),
         "summary": typed["summary"].strip() or None,
+        "alerts": None if alerts is None else read_policy(alerts),
     }

@@ -66,6 +66,7 @@ def _typed(
     search_attributes: Text = "",
     memo: Text = "",
     summary: Text = "",
+    alerts: Text = "",
 ) -> dict[str, str]:
     return dict(locals())
 
@@ -195,6 +196,7 @@ def _typed_of(found: ScheduleDescription) -> dict[str, str]:
         if not options.search_attributes
         else orjson.dumps(options.search_attributes).decode(),
         "summary": options.summary,
+        "alerts": None if options.alerts is None else orjson.dumps(options.alerts).decode(),
     }
     for name in ("execution_timeout", "run_timeout", "start_delay", "schedule_to_start_timeout"):
         seconds = getattr(options, name)
