@@ -138,12 +138,13 @@ async def ask(client: Client, action: Action) -> None:
     handle, verb = client.schedules.handle(action["id"]), action["verb"]
     now = to_datetime(client.runtime.environment.clock.now())
     if verb == "create":
+        options: dict[str, Any] = {**action["options"], "alerts": programs.alerts_of(action["options"])}
         await client.schedules.create(
             action["id"], programs.Program.run, action["steps"], [], [],
             spec=action["spec"], end_at=now + timedelta(seconds=action["last"]), jitter=action["jitter"],
             overlap=action["overlap"], catch_up=action["catch_up"], max_runs=action["max_runs"],
             pause_on_failure=action["pause_on_failure"], task_queue=action["task_queue"],
-            options=StartOptions(**{**action["options"], "alerts": programs.alerts_of(action["options"])}),
+            options=StartOptions(**options),
             if_exists="keep",
         )  # fmt: skip
     elif verb == "pause":
