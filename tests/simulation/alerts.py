@@ -263,6 +263,12 @@ def _check_enforced(
         if name == "WorkflowTimedOut":
             kind = names.get(payload["timeout_kind"], payload["timeout_kind"])
             ended.add((run_id, 0, kind, 0))
+        # An activity that is over between two attempts has no row of an attempt that says so.
+        ended.update(
+            (run_id, payload["command_id"], payload["timeout_kind"], 0)
+            for name, _, payload in story.own(run_id)
+            if name == "ActivityTimedOut" and payload["timeout_kind"] == "schedule_to_close"
+        )
     wanted = {
         key
         for key in ended
