@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from outlast.cli.common.exit_codes import CommandFailedError, Exit
 from outlast.cli.common.options import AsJson
 from outlast.cli.common.output import document, show
 from outlast.cli.common.user_code import import_module
+from outlast.text.wording import counted
 from outlast_dag.build.builder import DagBuilder
 from outlast_dag.build.building import logger
 from outlast_dag.check.critical_path import CriticalPath
@@ -43,22 +45,15 @@ Targets = Annotated[
 ]
 
 
+@dataclass(slots=True)
 class _Found:
     """A DAG that was named: its spec unless that could not be read, and what was found in it."""
 
-    def __init__(
-        self,
-        name: str,
-        spec: DagSpec | None,
-        errors: tuple[Problem, ...] = (),
-        warnings: tuple[Problem, ...] = (),
-        path: CriticalPath | None = None,
-    ) -> None:
-        self.name = name
-        self.spec = spec
-        self.errors = errors
-        self.warnings = warnings
-        self.path = path
+    name: str
+    spec: DagSpec | None
+    errors: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    path: CriticalPath | None = None
 
 
 @app.command("check")
@@ -176,23 +171,15 @@ def _show(found: _Found) -> None:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+    return counted(number, noun) if number else f"no {noun}s"
 
 
 def _document(found: _Found) -> dict[str, Any]:
-    path = found.path
     return {
         "name": found.name,
         "hash": found.spec.hash if found.spec is not None else None,
         "nodes": len(found.spec.nodes) if found.spec is not None else None,
         "problems": [problem._asdict() for problem in found.errors],
         "warnings": [problem._asdict() for problem in found.warnings],
-        "critical_path": None
-        if path is None
-        else {
-            "nodes": path.nodes,
-            "seconds": path.seconds,
-            "worst_nodes": path.worst_nodes,
-            "worst_seconds": path.worst_seconds,
-        },
+        "critical_path": None if found.path is None else asdict(found.path),
     }

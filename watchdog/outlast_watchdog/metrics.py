@@ -28,10 +28,9 @@ from outlast_schedules.firing import FiredSlots
 from outlast_watchdog.event_log import EventLog
 from outlast_watchdog.report import SCHEDULE_FIRED, TIMER_FIRED, WatchdogReport
 from outlast_workflow.primitives.enums import TimeoutKind
-from outlast_workflow.primitives.metric import Metric
+from outlast_workflow.primitives.metric import LATENESS_BUCKETS_S, Metric
 
 METER: Final = "outlast.watchdog"
-LATENESS_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 DURATION_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 ENFORCED_KINDS: Final = (*(kind.value for kind in TimeoutKind), TIMER_FIRED, SCHEDULE_FIRED)
 

@@ -10,6 +10,7 @@ from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.hints import item_of, unlike
 from outlast_dag.build.outputs import Output, output_of, parameter_of
 from outlast_dag.build.values import NOTHING, check_type, condition_of, hint_of, value_of
+from outlast_dag.check.checks import MAX_ITEMS
 from outlast_dag.check.findings import NO_TIMEOUT
 from outlast_dag.spec.conditions import Condition, Joined
 from outlast_dag.spec.dag import DEFAULT_OPTIONS, DagSpec, FailurePolicy, Parameter
@@ -20,9 +21,6 @@ from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.activity import ActivityOptions
 from outlast_workflow.options.validation import integer, timeout_seconds
-
-MAX_ITEMS: Final = 10_000
-"""How many items a map has at most."""
 
 DAG_OPTIONS: Final = ("retry_policy", "task_queue", "priority")
 """Options of calls that a DAG may have for all of them."""

@@ -6,17 +6,15 @@ import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from outlast_dag.build.sources import users_line
+from outlast_dag.check.checks import MAX_SEGMENT
 from outlast_dag.spec.nodes import Rule
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DagValidationError, OutlastError
 from outlast_workflow.errors.dags import Problem
 from outlast_workflow.options.activity import ActivityOptions
-
-MAX_ID: Final = 64
-"""How long the id of a node is at most, without its groups."""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +87,7 @@ class Draft:
         """
         prefix = "".join(f"{group}/" for group in self.groups)
         if id is None:
-            base = re.sub(r"[^A-Za-z0-9_-]", "_", step.type)[: MAX_ID - 4] or step.kind
+            base = re.sub(r"[^A-Za-z0-9_-]", "_", step.type)[: MAX_SEGMENT - 4] or step.kind
             id, number = base, 1
             while prefix + id in self.ids:
                 number += 1

@@ -23,8 +23,10 @@ EVENTS_PER_CALL: Final = 3
 """Scheduled, ended, and the workflow task that saw the end."""
 MAX_ID: Final = 200
 """How long the id of a node is at most, its groups included: it labels the node's calls."""
+MAX_SEGMENT: Final = 64
+"""How long each part of it is at most: the name of a group, or what comes after the groups."""
 
-_SEGMENT: Final = re.compile("[A-Za-z0-9_-]{1,64}")
+_SEGMENT: Final = re.compile(f"[A-Za-z0-9_-]{{1,{MAX_SEGMENT}}}")
 
 _RUNS_WITHOUT: Final = ("all_done", "one_succeeded", "one_failed", "all_failed")
 """Rules under which a node runs although something that it depends on has no output."""

@@ -8,7 +8,6 @@ fired the alert all the same.
 from __future__ import annotations
 
 import logging
-from typing import Final
 
 from outlast_store.journal.commit_news import Committed
 from outlast_store.schema.rows import AlertRow, AlertTimerRow
@@ -17,14 +16,6 @@ from outlast_workflow.primitives.enums import AlertKind
 from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, iso
 
 logger = logging.getLogger("outlast.alerts")
-
-_NOUNS: Final = {
-    AlertKind.EXECUTION.value: "execution timeout",
-    AlertKind.RUN.value: "run timeout",
-    AlertKind.SCHEDULE_TO_START.value: "schedule-to-start timeout",
-    AlertKind.START_TO_CLOSE.value: "start-to-close timeout",
-    AlertKind.SCHEDULE_TO_CLOSE.value: "schedule-to-close timeout",
-}
 
 
 def log_alerts(committed: Committed) -> None:
@@ -52,7 +43,7 @@ def log_alerts(committed: Committed) -> None:
         logger.warning(
             "nobody saw mark %s of the %s of run %s before its deadline",
             timer.mark,
-            _NOUNS.get(timer.kind, timer.kind),
+            _noun(timer.kind),
             timer.run_id,
             extra={
                 "run_id": timer.run_id,
@@ -65,16 +56,21 @@ def log_alerts(committed: Committed) -> None:
 
 def in_words(alert: AlertRow | AlertTimerRow) -> str:
     """Return what a mark says, once it is reached."""
-    mark, noun = alert.mark, _NOUNS.get(alert.kind)
-    if noun is None:
-        if alert.kind == AlertKind.AT_INSTANT:
-            return f"it is {mark}"
+    mark, noun = alert.mark, _noun(alert.kind)
+    if alert.kind == AlertKind.AT_INSTANT:
+        return f"it is {mark}"
+    if alert.kind == AlertKind.AFTER:
         return f"it has taken {mark[1:-1]} s"
     if mark == ENFORCED:
         return f"its {noun} is over"
     if mark.endswith("%"):
         return f"{mark} of its {noun} is used up"
     return f"{mark[1:-1]} s of its {noun} are left"
+
+
+def _noun(kind: str) -> str:
+    """Return how people call the timeout of a kind of deadline: ``start-to-close timeout``."""
+    return f"{kind.replace('_', '-')} timeout"
 
 
 def _subject(alert: AlertRow) -> str:

@@ -25,7 +25,7 @@ from outlast_workflow.history.events import (
     WorkflowTaskFailed,
 )
 from outlast_workflow.primitives.enums import ActivityStatus, AlertKind
-from outlast_workflow.primitives.metric import Metric
+from outlast_workflow.primitives.metric import LATENESS_BUCKETS_S, Metric
 
 METER: Final = "outlast"
 DURATION_BUCKETS_S: Final = (
@@ -43,7 +43,6 @@ DURATION_BUCKETS_S: Final = (
     3600.0,
     86_400.0,
 )
-LATENESS_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 _RUN: Final = ("workflow_type", "task_queue")
 _ACTIVITY: Final = ("activity_type", "task_queue", "outcome")

@@ -12,9 +12,8 @@ from outlast_store.schema.search_index import Wanted
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import advice
 from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE, SCHEDULE_ATTRIBUTE
-from outlast_workflow.options.validation import validate_name, validate_workflow_id
+from outlast_workflow.options.validation import instant_of, validate_name, validate_workflow_id
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
-from outlast_workflow.primitives.times import from_datetime
 
 MOST_IDS: Final = 1000
 """How many ids of runs, or of workflows, a filter may name."""
@@ -143,13 +142,13 @@ def run_filter(
         partition_key=None if partition_key is None else validate_name("partition key", partition_key),
         where=wanted_attributes(where) + _schedule(schedule) + _original(forked_from),
         was_forked_from=None if was_forked_from is None else _flag("was_forked_from", was_forked_from),
-        created_after=_instant("created after", created_after),
-        created_before=_instant("created before", created_before),
-        started_after=_instant("started after", started_after),
-        started_before=_instant("started before", started_before),
-        closed_after=_instant("closed after", closed_after),
-        closed_before=_instant("closed before", closed_before),
-        deadline_before=_instant("deadline before", deadline_before),
+        created_after=_instant_or_none("created after", created_after),
+        created_before=_instant_or_none("created before", created_before),
+        started_after=_instant_or_none("started after", started_after),
+        started_before=_instant_or_none("started before", started_before),
+        closed_after=_instant_or_none("closed after", closed_after),
+        closed_before=_instant_or_none("closed before", closed_before),
+        deadline_before=_instant_or_none("deadline before", deadline_before),
         attention=_flag("attention", attention),
         overdue=_flag("overdue", overdue),
         open=None if open is None else _flag("open", open),
@@ -232,16 +231,8 @@ def _meant_status(name: str) -> str | None:
     return _OTHER_STATUSES.get(name) or (near[0] if near else None)
 
 
-def _instant(words: str, moment: Any) -> int | None:
-    field = words.replace(" ", "_")
-    if moment is None:
-        return None
-    if not isinstance(moment, datetime):
-        raise InvalidOptionError(f"{words} must be a datetime, not {type(moment).__name__}", field=field)
-    try:
-        return from_datetime(moment)
-    except ValueError as error:
-        raise InvalidOptionError(f"{words}: {error}", field=field) from None
+def _instant_or_none(words: str, moment: Any) -> int | None:
+    return None if moment is None else instant_of(words, moment)
 
 
 def _flag(words: str, value: Any) -> bool:

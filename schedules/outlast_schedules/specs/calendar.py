@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from outlast_schedules.specs.cron import Cron
-from outlast_schedules.specs.spec import At, Every, Spec, instant_of
+from outlast_schedules.specs.spec import At, Every, Spec
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.validation import duration_seconds
+from outlast_workflow.options.validation import duration_seconds, instant_of
 from outlast_workflow.primitives.times import LAST_INSTANT, from_iso, iso, later, microseconds, to_datetime
 from outlast_workflow.primitives.value_object import Value
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import explained
-from outlast_workflow.options.validation import duration_seconds, timeout_seconds
-from outlast_workflow.primitives.times import from_datetime, iso, microseconds, to_datetime
+from outlast_workflow.options.validation import duration_seconds, instant_of, timeout_seconds
+from outlast_workflow.primitives.times import iso, microseconds, to_datetime
 from outlast_workflow.primitives.value_object import Value
 
 MOST_INSTANTS: Final = 1_000
@@ -136,23 +136,3 @@ def _in_words(seconds: float) -> str:
         if seconds % size == 0:
             return f"{seconds // size:g} {unit}"
     return f"{seconds:g} s"
-
-
-def instant_of(field: str, moment: Any) -> int:
-    """Return the microseconds of an aware datetime.
-
-    Args:
-        field: What messages call it, in words.
-        moment: The datetime.
-
-    Raises:
-        InvalidOptionError: It is no datetime, or a naive one.
-    """
-    if not isinstance(moment, datetime):
-        raise InvalidOptionError(
-            f"{field} must be a datetime, not {type(moment).__name__}", field=field.replace(" ", "_")
-        )
-    try:
-        return from_datetime(moment.astimezone(UTC) if moment.tzinfo is not None else moment)
-    except (ValueError, OverflowError) as error:
-        raise InvalidOptionError(f"{field}: {error}", field=field.replace(" ", "_")) from None

@@ -96,9 +96,9 @@ def _compare(
         old = was.get(key)
         if old == mark:
             continue
-        known = old is not None and old.attempt == mark.attempt
+        lay_ahead = old is not None and old.attempt == mark.attempt and old.due_at > since
         # What has passed before it was armed is not fired; what lies ahead stays armed wherever it moves to.
-        if mark.due_at > since or (known and old is not None and old.due_at > since):
+        if mark.due_at > since or lay_ahead:
             added[run_id, activity_id, *key] = (run_id, activity_id, *key, *mark)
 
 

@@ -28,7 +28,6 @@ KIND_OF = {
     TimeoutKind.START_TO_CLOSE: AlertKind.START_TO_CLOSE,
     TimeoutKind.SCHEDULE_TO_CLOSE: AlertKind.SCHEDULE_TO_CLOSE,
 }
-_LEFT_OPEN = ("pending", "running")
 
 
 class Mark(NamedTuple):
@@ -60,15 +59,12 @@ def marks_of_run(run: Columns) -> Marks:
     if stored is None:
         return found
     policy, since = stored
-    deadline, timeout = run["execution_deadline_at"], run["execution_timeout"]
-    if deadline is not None:
-        # A reset may have given it a new timeout, and a parent a nearer deadline.
-        total = deadline - since
-        _add(found, policy, AlertKind.EXECUTION, deadline, total if timeout is None else min(total, timeout))
-    deadline, timeout = run["run_deadline_at"], run["run_timeout"]
-    if deadline is not None:
-        total = deadline - run["created_at"]
-        _add(found, policy, AlertKind.RUN, deadline, total if timeout is None else min(total, timeout))
+    for kind, begun_at in ((AlertKind.EXECUTION, since), (AlertKind.RUN, run["created_at"])):
+        deadline, timeout = run[f"{kind}_deadline_at"], run[f"{kind}_timeout"]
+        if deadline is not None:
+            # A reset may have given it a new timeout, and a parent or its own code a nearer deadline.
+            total = deadline - begun_at
+            _add(found, policy, kind, deadline, total if timeout is None else min(total, timeout))
     deadline = run["start_deadline_at"]
     if deadline is not None:
         joins_at = run["queued_at"] if run["queued_at"] is not None else run["not_before"]
@@ -83,7 +79,7 @@ def marks_of_run(run: Columns) -> Marks:
 def marks_of_activity(activity: Columns) -> Marks:
     """Return the marks that an activity arms: none if it is closed."""
     found: Marks = {}
-    if activity["status"] not in _LEFT_OPEN or ALERTS not in activity["options"]:
+    if activity["closed_at"] is not None or ALERTS not in activity["options"]:
         return found
     options = _options(activity["options"])
     policy = options.alerts if options is not None else None

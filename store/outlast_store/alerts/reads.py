@@ -6,19 +6,16 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from outlast_store.database.sql_text import columns_of, fetch
+from outlast_store.alerts.marks import OF_CHAINS, RUN
+from outlast_store.database.sql_text import fetch, marks, select
 from outlast_store.schema import tables
 from outlast_store.schema.rows import AlertRow, AlertTimerRow
 
-_TIMER: Final = ", ".join(columns_of(tables.alert_timers))
-_ALERT: Final = ", ".join(columns_of(tables.alerts))
-_ARMED: Final = (
-    f"SELECT {_TIMER} FROM alert_timers WHERE run_id = ? ORDER BY due_at, activity_id, kind, mark LIMIT ?"
-)
+_ARMED: Final = select(tables.alert_timers, "run_id = ? ORDER BY due_at, activity_id, kind, mark LIMIT ?")
 # What a chain has once was perhaps fired in an earlier run.
-_OF_RUN: Final = (
-    f"SELECT {_ALERT} FROM alerts WHERE run_id = ? OR (scope = ? AND activity_id = 0 "
-    "AND kind IN ('execution', 'after', 'at_instant')) ORDER BY alert_id DESC LIMIT ?"
+_OF_RUN: Final = select(
+    tables.alerts,
+    f"run_id = ? OR (scope = ? AND activity_id = ? AND kind IN ({marks([*OF_CHAINS])})) ORDER BY alert_id DESC LIMIT ?",
 )
 
 
@@ -42,7 +39,8 @@ def find_alerts(connection: Connection, run_id: str, first_run_id: str, limit: i
         first_run_id: The first run of its chain.
         limit: Rows at most.
     """
-    return [AlertRow(*row) for row in fetch(connection, _OF_RUN, (run_id, first_run_id, limit))]
+    values = (run_id, first_run_id, RUN, *sorted(OF_CHAINS), limit)
+    return [AlertRow(*row) for row in fetch(connection, _OF_RUN, values)]
 
 
 def read_page(
@@ -71,6 +69,5 @@ def read_page(
         "alert_id < ?": before,
     }
     wanted = {text: value for text, value in given.items() if value is not None}
-    where = f"WHERE {' AND '.join(wanted)} " if wanted else ""
-    text = f"SELECT {_ALERT} FROM alerts {where}ORDER BY alert_id DESC LIMIT ?"
+    text = select(tables.alerts, f"{' AND '.join(wanted) or '1 = 1'} ORDER BY alert_id DESC LIMIT ?")
     return [AlertRow(*row) for row in fetch(connection, text, (*wanted.values(), limit))]

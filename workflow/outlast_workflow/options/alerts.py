@@ -12,6 +12,7 @@ import orjson
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import (
+    instant_of,
     number,
     refuse_reserved,
     timeout_seconds,
@@ -87,7 +88,9 @@ class AlertPolicy(Value):
         shares = tuple(_share(one) for one in _several("at", at))
         leads = tuple(timeout_seconds("alerts before", one) for one in _several("before", before))
         waits = tuple(timeout_seconds("alerts after", one) for one in _several("after", after))
-        instant = None if at_instant is None else _instant(at_instant)
+        instant = (
+            None if at_instant is None else instant_of("alerts at_instant", at_instant, field="at_instant")
+        )
         if not (shares or leads or waits or instant is not None):
             raise InvalidOptionError(
                 "alerts need something to tell of: give at=, before=, after= or at_instant=", field="alerts"
@@ -311,17 +314,6 @@ def _share(value: Any) -> int | float:
             "alerts at must be more than 0 and at most 1: the share of the time that is used up", field="at"
         )
     return share
-
-
-def _instant(value: Any) -> int:
-    if not isinstance(value, datetime):
-        raise InvalidOptionError(
-            f"alerts at_instant must be a datetime, not {type(value).__name__}", field="at_instant"
-        )
-    try:
-        return from_datetime(value)
-    except ValueError as error:
-        raise InvalidOptionError(f"alerts at_instant: {error}", field="at_instant") from None
 
 
 def _kind(value: Any) -> AlertKind:

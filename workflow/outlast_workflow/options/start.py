@@ -14,6 +14,7 @@ from outlast_workflow.options.search_attributes import SearchValue, checked_attr
 from outlast_workflow.options.validation import (
     check_end,
     duration_seconds,
+    instant_of,
     timeout_seconds,
     validate_partition_key,
     validate_queue,
@@ -21,7 +22,7 @@ from outlast_workflow.options.validation import (
 )
 from outlast_workflow.options.validation import priority as valid_priority
 from outlast_workflow.primitives.enums import DuplicatePolicy
-from outlast_workflow.primitives.times import from_datetime, iso, microseconds
+from outlast_workflow.primitives.times import iso, microseconds
 from outlast_workflow.primitives.value_object import Value
 
 if TYPE_CHECKING:
@@ -153,7 +154,9 @@ class StartOptions(Value):
         if unknown:
             refuse_unknown("StartOptions", unknown, self.fields)
         execution = _timeout("execution timeout", execution_timeout)
-        deadline_us = None if execution_deadline is None else _deadline(execution_deadline)
+        deadline_us = (
+            None if execution_deadline is None else instant_of("execution deadline", execution_deadline)
+        )
         if execution is not None and deadline_us is not None:
             raise InvalidOptionError(
                 "give execution_timeout or execution_deadline, not both", field="execution_deadline"
@@ -333,17 +336,6 @@ class StartOptions(Value):
 
 def _timeout(field: str, value: Any) -> int | float | None:
     return None if value is None else timeout_seconds(field, value, minimum_seconds=1)
-
-
-def _deadline(value: Any) -> int:
-    if not isinstance(value, datetime):
-        raise InvalidOptionError(
-            f"execution deadline must be a datetime, not {type(value).__name__}", field="execution_deadline"
-        )
-    try:
-        return from_datetime(value)
-    except ValueError as error:
-        raise InvalidOptionError(f"execution deadline: {error}", field="execution_deadline") from None
 
 
 def _alerts(policy: Any) -> AlertPolicy:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal, TypeVar, get_args
 
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
-from outlast_workflow.primitives.times import LAST_INSTANT, MICROSECONDS_PER_SECOND, timedelta_microseconds
+from outlast_workflow.primitives.times import (
+    LAST_INSTANT,
+    MICROSECONDS_PER_SECOND,
+    from_datetime,
+    timedelta_microseconds,
+)
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -97,6 +102,26 @@ def timeout_seconds(field: str, value: Any, *, minimum_seconds: int | None = Non
     elif seconds <= 0:
         raise _bad(field, "must be positive")
     return seconds
+
+
+def instant_of(words: str, moment: Any, *, field: str | None = None) -> int:
+    """Return the microseconds since the epoch of a datetime with a time zone.
+
+    Args:
+        words: What messages call it.
+        moment: The datetime.
+        field: The error's field, if it is called otherwise.
+
+    Raises:
+        InvalidOptionError: It is no datetime, or a naive one, or none that UTC can write.
+    """
+    name = field or words.replace(" ", "_")
+    if not isinstance(moment, datetime):
+        raise InvalidOptionError(f"{words} must be a datetime, not {type(moment).__name__}", field=name)
+    try:
+        return from_datetime(moment.astimezone(UTC) if moment.tzinfo is not None else moment)
+    except (ValueError, OverflowError) as error:
+        raise InvalidOptionError(f"{words}: {error}", field=name) from None
 
 
 def check_end(field: str, begin: int, duration: int | None) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from opentelemetry.metrics import Counter, Histogram, Meter
+
+LATENESS_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+"""Boundaries of a histogram of how long after its instant something was done, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

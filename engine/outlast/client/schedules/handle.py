@@ -27,12 +27,11 @@ from outlast_schedules.damage import refuse_damaged
 from outlast_schedules.due_slots import MOST_STARTS
 from outlast_schedules.firing import Start
 from outlast_schedules.specs.calendar import Calendar
-from outlast_schedules.specs.spec import instant_of
 from outlast_store.reads.schedules import find_latest_run, find_schedule, unknown_schedule
 from outlast_store.schema.rows import ScheduleRow
 from outlast_workflow.errors import InvalidOptionError, ScheduleNotFoundError
 from outlast_workflow.options.other_names import explained
-from outlast_workflow.options.validation import integer, validate_name, validate_note
+from outlast_workflow.options.validation import instant_of, integer, validate_name, validate_note
 from outlast_workflow.primitives.enums import Overlap
 from outlast_workflow.primitives.lazy_names import names_of_class
 

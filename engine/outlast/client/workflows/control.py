@@ -22,9 +22,9 @@ from outlast_store.journal.batch import Change
 from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.errors import InvalidOptionError, WorkflowAlreadyBegunError, WorkflowClosedError
 from outlast_workflow.options.other_names import refuse_unknown
-from outlast_workflow.options.validation import Seconds, duration_seconds, validate_reason
+from outlast_workflow.options.validation import Seconds, duration_seconds, instant_of, validate_reason
 from outlast_workflow.primitives.enums import KEEP
-from outlast_workflow.primitives.times import from_datetime, microseconds
+from outlast_workflow.primitives.times import microseconds
 
 if TYPE_CHECKING:
     from outlast.client.user_connection import UserConnection
@@ -305,9 +305,4 @@ def start_of(delay: Seconds | None, until: datetime | None) -> tuple[int | None,
         raise InvalidOptionError("delay or until is needed, and only one of the two", field="delay")
     if delay is not None:
         return microseconds(duration_seconds("delay", delay)), None
-    if not isinstance(until, datetime):
-        raise InvalidOptionError(f"until must be a datetime, not {type(until).__name__}", field="until")
-    try:
-        return None, from_datetime(until)
-    except ValueError as error:
-        raise InvalidOptionError(f"until: {error}", field="until") from None
+    return None, instant_of("until", until)
