@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
+from tests.type_checkers import assert_mypy_finds, assert_pyright_finds
 
 SNIPPET = """\
 from dataclasses import dataclass
@@ -106,36 +100,10 @@ first.trigger("some")  # error
 flow.task("fetch", 5)  # error
 """
 
-EXPECTED = [number for number, line in enumerate(SNIPPET.splitlines(), 1) if line.endswith("# error")]
+
+def test_mypy_sees_what_is_wrong_with_an_edge(tmp_path: Path):
+    assert_mypy_finds(SNIPPET, tmp_path)
 
 
-@pytest.fixture
-def snippet(tmp_path: Path) -> Path:
-    path = tmp_path / "typing_snippet.py"
-    path.write_text(SNIPPET)
-    return path
-
-
-def run(*command: str) -> str:
-    return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True).stdout
-
-
-def test_mypy_sees_what_is_wrong_with_an_edge(snippet: Path):
-    output = run("mypy", "--strict", "--no-error-summary", str(snippet))
-    found = {int(number) for number in re.findall(r"typing_snippet\.py:(\d+): error", output)}
-    assert sorted(found) == EXPECTED, output
-
-
-def test_pyright_sees_what_is_wrong_with_an_edge(snippet: Path, tmp_path: Path):
-    folders = ["dag", "engine", "watchdog", "schedules", "runs", "activities", "store", "workflow"]
-    settings = {
-        "include": [str(snippet)],
-        "extraPaths": [str(ROOT / name) for name in folders],
-        "pythonVersion": "3.11",
-        "typeCheckingMode": "standard",
-    }
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    output = run("pyright", "--outputjson", "--pythonpath", sys.executable, "--project", str(tmp_path))
-    diagnostics = json.loads(output)["generalDiagnostics"]
-    found = {one["range"]["start"]["line"] + 1 for one in diagnostics if one["severity"] == "error"}
-    assert sorted(found) == EXPECTED, json.dumps(diagnostics, indent=1)
+def test_pyright_sees_what_is_wrong_with_an_edge(tmp_path: Path):
+    assert_pyright_finds(SNIPPET, tmp_path)
