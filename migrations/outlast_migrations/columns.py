@@ -96,7 +96,8 @@ def _remake(table: str, columns: Sequence[sa.Column[Any]], more: Sequence[sa.Col
     op.drop_table(f"{table}_before")
     for index in indexes:
         where = index.get("dialect_options", {}).get("sqlite_where")
-        op.create_index(str(index["name"]), table, _names(index), sqlite_where=where)
+        unique = bool(index["unique"])
+        op.create_index(str(index["name"]), table, _names(index), unique=unique, sqlite_where=where)
 
 
 def _names(index: Any) -> list[str]:

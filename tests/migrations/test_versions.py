@@ -114,10 +114,10 @@ def test_the_versions_listed_are_the_files() -> None:
     assert head_revision() == script.get_current_head()
 
 
-def _fill(connection: Connection) -> None:
-    """Give each table a row, with a value in each column."""
+def _fill(connection: Connection, *only: str) -> None:
+    """Give each table, or only some, a row with a value in each column."""
     inspector = inspect(connection)
-    for table in inspector.get_table_names():
+    for table in only or inspector.get_table_names():
         if table == VERSION_TABLE:
             continue
         columns = inspector.get_columns(table)
@@ -163,3 +163,16 @@ def test_rows_survive_the_way_up_and_back(empty: Connection) -> None:
         assert [{name: row[name] for name in rows[0]} for row in after[table]] == rows
     downgrade(empty, "0002")
     assert _rows(empty) == before
+
+
+def test_alerts_that_were_fired_before_anybody_could_acknowledge_them_stay_unique(empty: Connection) -> None:
+    migrate(empty, "0010")
+    _fill(empty, "alerts", "alert_timers", "timers")
+    before = _rows(empty)
+    migrate(empty, "0011")
+    [alert] = _rows(empty)["alerts"]
+    assert alert == {**before["alerts"][0], "acknowledged_at": None, "acknowledged_by": None}
+    downgrade(empty, "0010")
+    assert _rows(empty) == before
+    unique = {index["name"] for index in inspect(empty).get_indexes("alerts") if index["unique"]}
+    assert unique == {"ix_alerts_once"}

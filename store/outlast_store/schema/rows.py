@@ -493,6 +493,8 @@ class AlertRow(Row):
     Attributes:
         scope: What has the mark once: the first run of the chain, or the run.
         fired_at: When it was fired, in microseconds.
+        acknowledged_at: When somebody first said that he has seen it, in microseconds.
+        acknowledged_by: Who that was.
     """
 
     alert_id: str
@@ -509,6 +511,8 @@ class AlertRow(Row):
     deadline_at: int | None
     due_at: int
     fired_at: int
+    acknowledged_at: int | None = None
+    acknowledged_by: str | None = None
 
     @property
     def once(self) -> tuple[str, int, int, str, str]:

@@ -139,7 +139,8 @@ workflow_runs = _table(
         where="wake_at IS NOT NULL AND owner_id IS NULL",
     ),
     _partial("ix_runs_owned", "owner_id", "wake_at", where="owner_id IS NOT NULL"),
-    _partial("ix_runs_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
+    # With the keys, so that what is due at one instant, however much it is, is read in pages (SQLite adds them anyway).
+    _partial("ix_runs_deadline", "next_deadline_at", "run_id", where="next_deadline_at IS NOT NULL"),
     _partial("ix_runs_cascade", "cascade_at", where="cascade_at IS NOT NULL"),
     _partial("ix_runs_children", "parent_run_id", where="parent_run_id IS NOT NULL AND closed_at IS NULL"),
     _partial(
@@ -235,7 +236,13 @@ activity_executions = _table(
         where="status = 'running' AND queue IS NOT NULL",
     ),
     _partial("ix_activities_claimed", "claimed_by", where="status = 'running'"),
-    _partial("ix_activities_deadline", "next_deadline_at", where="next_deadline_at IS NOT NULL"),
+    _partial(
+        "ix_activities_deadline",
+        "next_deadline_at",
+        "run_id",
+        "activity_id",
+        where="next_deadline_at IS NOT NULL",
+    ),
 )
 
 activity_attempts = _table(
@@ -275,7 +282,7 @@ timers = _table(
     _key("timer_id", BigInteger),
     _int("fire_at"),
     _text_or_null("summary"),
-    Index("ix_timers_fire_at", "fire_at"),
+    Index("ix_timers_fire_at", "fire_at", "run_id", "timer_id"),
 )
 
 workflow_requests = _table(
@@ -486,7 +493,7 @@ alert_timers = _table(
     _int("attempt"),
     _int("due_at"),
     _int_or_null("deadline_at"),
-    Index("ix_alert_timers_due", "due_at"),
+    Index("ix_alert_timers_due", "due_at", "run_id", "activity_id", "kind", "mark"),
 )
 
 alerts = _table(
@@ -505,10 +512,13 @@ alerts = _table(
     _int_or_null("deadline_at"),
     _int("due_at"),
     _int("fired_at"),
+    _int_or_null("acknowledged_at"),
+    _text_or_null("acknowledged_by"),
     # Each mark fires once: of a chain, of a run, or of an attempt of an activity.
     Index("ix_alerts_once", "scope", "activity_id", "attempt", "kind", "mark", unique=True),
     Index("ix_alerts_run", "run_id"),
     Index("ix_alerts_workflow_id", "workflow_id", "alert_id"),
+    _partial("ix_alerts_open", "alert_id", where="acknowledged_at IS NULL"),
 )
 
 journals = _table(
