@@ -21,6 +21,7 @@ from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.journal.batch import Batch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import AlertRow
+from outlast_workflow.primitives.times import from_iso
 
 Action = dict[str, Any]
 Policy = dict[str, Any]
@@ -263,11 +264,14 @@ def _check_enforced(
         if name == "WorkflowTimedOut":
             kind = names.get(payload["timeout_kind"], payload["timeout_kind"])
             ended.add((run_id, 0, kind, 0))
-        # An activity that is over between two attempts has no row of an attempt that says so.
+        # An activity that is over between two attempts has no row of an attempt that says so. One whose next attempt
+        # would have come too late ends before its deadline, and nothing is enforced.
         ended.update(
             (run_id, payload["command_id"], payload["timeout_kind"], 0)
-            for name, _, payload in story.own(run_id)
-            if name == "ActivityTimedOut" and payload["timeout_kind"] == "schedule_to_close"
+            for name, at, payload in story.own(run_id)
+            if name == "ActivityTimedOut"
+            and payload["timeout_kind"] == "schedule_to_close"
+            and at >= from_iso(payload["deadline_at"])
         )
     wanted = {
         key
