@@ -7,11 +7,25 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 NodeState = Literal[
-    "waiting", "running", "completed", "skipped", "failed", "timed_out", "cancelled", "upstream_failed"
+    "waiting",
+    "running",
+    "completed",
+    "skipped",
+    "failed",
+    "timed_out",
+    "cancelled",
+    "upstream_failed",
+    "recovered",
+    "compensated",
+    "compensation_failed",
 ]
-"""The state of a node: ``waiting`` before it is decided, ``upstream_failed`` if what it needs has failed."""
+"""The state of a node: ``waiting`` before it is decided, ``upstream_failed`` if what it needs has failed.
 
-GOOD: frozenset[str] = frozenset({"completed", "skipped"})
+One that has failed is ``recovered`` if the node that it names for that case has completed in its place. One that was
+undone is ``compensated``, or ``compensation_failed`` if that failed.
+"""
+
+GOOD: frozenset[str] = frozenset({"completed", "skipped", "recovered"})
 """The ends that count as succeeded for the rule of a node behind them."""
 
 
@@ -30,12 +44,14 @@ class Failed:
         type: The type of the failure.
         message: What it says.
         timed_out: Whether a timeout ended it.
+        item: The position of the item of a map that failed; ``None`` for a node that has one call.
         cause: The error, for whoever wants it as the cause of another.
     """
 
     type: str
     message: str
     timed_out: bool = False
+    item: int | None = None
     cause: BaseException | None = field(default=None, compare=False, repr=False)
 
 
@@ -72,11 +88,17 @@ class Finish:
         status: How.
         result: What it returns, if it has completed.
         failures: The nodes that failed, in the order in which they did, each with its failure.
+        stopped: The nodes that had not ended when the reserve before the deadline began, in topological order.
+        compensated: The nodes that were undone, in the order in which they were.
+        uncompensated: Those that could not be undone, likewise.
     """
 
-    status: Literal["completed", "failed", "cancelled"]
+    status: Literal["completed", "failed", "cancelled", "timed_out"]
     result: Any = None
     failures: Sequence[tuple[str, Failed]] = ()
+    stopped: Sequence[str] = ()
+    compensated: Sequence[str] = ()
+    uncompensated: Sequence[str] = ()
 
 
 Action = Start | Cancel | Finish

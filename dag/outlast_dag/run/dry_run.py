@@ -98,7 +98,7 @@ def _outcome(given: Mapping[str, Any], call: Start) -> Outcome:
             found = error
     if isinstance(found, Exception):
         name = found.type if isinstance(found, ApplicationError) else type(found).__name__
-        return Failed(name, str(found), isinstance(found, TimeoutError), found)
+        return Failed(name, str(found), isinstance(found, TimeoutError), cause=found)
     return Completed(found)
 
 

@@ -23,13 +23,21 @@ from outlast_dag.spec.nodes import Call
 from outlast_dag.spec.reading import read_spec
 from outlast_workflow.api.context import current_machine
 from outlast_workflow.api.current_run import limit
-from outlast_workflow.api.markers import side_effect
+from outlast_workflow.api.markers import set_reserved_attributes, side_effect
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import ActivityTimeoutError, ApplicationError
-from outlast_workflow.errors.dags import DagDataError, DagFailedError
+from outlast_workflow.errors.control_flow import CancelRun
+from outlast_workflow.errors.dags import DagDataError, DagFailedError, DagTimeoutError
+from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.options.search_attributes import OUTCOME_ATTRIBUTE
 from outlast_workflow.primitives.enums import CancellationType
+from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, from_iso, microseconds
 from outlast_workflow.run.activity_calls import ActivityFuture
+from outlast_workflow.run.machine import WorkflowMachine
+
+RESERVE_SUMMARY = "reserve before the deadline"
+"""How the timer is labelled that ends a run in time to compensate. No id of a node has spaces."""
 
 STOPPING = ActivityOptions(cancellation_type=CancellationType.WAIT)
 """A call that is asked to stop is waited for: only its handler knows what it did."""
@@ -45,6 +53,7 @@ async def interpret(spec: DagSpec, arguments: Sequence[Any], signature: CallSign
 
     Raises:
         DagFailedError: Nodes failed.
+        DagTimeoutError: The reserve before the deadline began.
         CancelledError: The run was cancelled.
         PayloadDecodeError: The input does not fit the types; fails the task, not the run.
     """
@@ -111,7 +120,10 @@ class _Run:
         """Run it, and return its result."""
         cancelled: asyncio.CancelledError | None = None
         try:
-            self.do(self.progress.begin())
+            self.forget_outcome()
+            late = self.reserve_has_begun()
+            self.listen()
+            self.do(self.progress.begin(late=late))
             while self.finish is None:
                 self.waiter = asyncio.get_running_loop().create_future()
                 try:
@@ -128,22 +140,77 @@ class _Run:
         """Return the result, or raise what ended the DAG without one."""
         if finish.status == "completed":
             return finish.result
-        if finish.status == "cancelled":
-            assert cancelled is not None
-            raise cancelled
-        node, first = finish.failures[0]
-        cause = first.cause
-        if cause is None:
-            data = first.type == DATA_ERROR
-            cause = (
-                DagDataError(node, first.message)
-                if data
-                else ApplicationError(first.message, type=first.type)
+        if finish.compensated or finish.uncompensated:
+            set_reserved_attributes(
+                {OUTCOME_ATTRIBUTE: "compensation_failed" if finish.uncompensated else "compensated"}
             )
+        if finish.status == "cancelled":
+            raise cancelled if cancelled is not None else CancelRun(f"signal {self.spec.cancel_on}")
+        cause = cause_of(*finish.failures[0]) if finish.failures else None
+        if finish.status == "timed_out":
+            raise DagTimeoutError(
+                self.spec.name,
+                finish.stopped,
+                self.spec.reserve,
+                compensated=finish.compensated,
+                uncompensated=finish.uncompensated,
+            ) from cause
+        assert cause is not None
         nodes = [name for name, _ in finish.failures if name]
-        if not nodes:
+        if not nodes and not finish.compensated and not finish.uncompensated:
             raise cause
-        raise DagFailedError(self.spec.name, nodes) from cause
+        raise DagFailedError(
+            self.spec.name,
+            nodes,
+            item=finish.failures[0][1].item,
+            compensated=finish.compensated,
+            uncompensated=finish.uncompensated,
+        ) from cause
+
+    # --- what ends it before its nodes do -----------------------------------------------------------------------------
+
+    def forget_outcome(self) -> None:
+        """Take away what the run before this one of the chain has left to be found by."""
+        if OUTCOME_ATTRIBUTE in (self.machine.started.search_attributes or {}):
+            set_reserved_attributes({OUTCOME_ATTRIBUTE: None})
+
+    def reserve_has_begun(self) -> bool:
+        """Return whether the reserve before the deadline has begun; if not, wait for it.
+
+        What is left until then is recorded: a run that was reset has another deadline, and its replay must not tell
+        otherwise what was decided by the old one. Its timer wakes too early, and is set again.
+        """
+        if not self.spec.reserve:
+            return False
+        reserve = microseconds(self.spec.reserve)
+        left: int | None = side_effect(lambda: until_deadline(self.machine, reserve))
+        if left is None:
+            return False
+        if left <= 0:
+            return True
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, DeterministicLoop)
+        loop.call_later(left / MICROSECONDS_PER_SECOND, self.wake_for_reserve, summary=RESERVE_SUMMARY)
+        return False
+
+    def wake_for_reserve(self) -> None:
+        """Look again whether the reserve has begun, now that it should."""
+        if not self.left and self.finish is None and self.reserve_has_begun():
+            self.do(self.progress.expire())
+
+    def listen(self) -> None:
+        """Wait for the signal that cancels the run."""
+        if self.spec.cancel_on is not None:
+            mailbox = self.machine.handling.mailbox
+            signal = mailbox.receive(self.spec.cancel_on, None, None, None)
+            signal.add_done_callback(self.signalled)
+
+    def signalled(self, signal: asyncio.Future[Any]) -> None:
+        """Cancel the run because the signal has come."""
+        if not self.left and not signal.cancelled():
+            self.do(self.progress.cancel())
+
+    # --- what its nodes do --------------------------------------------------------------------------------------------
 
     def do(self, actions: Sequence[Action]) -> None:
         """Carry out what the core says."""
@@ -185,6 +252,32 @@ class _Run:
         self.do(self.progress.offer(name, index, outcome))
 
 
+def until_deadline(machine: WorkflowMachine, reserve: int) -> int | None:
+    """Return how long it is until the reserve before the run's deadline begins, in µs; ``None`` without a deadline.
+
+    Args:
+        machine: The run.
+        reserve: How long the reserve is, in µs.
+    """
+    started = machine.started
+    deadlines = [from_iso(text) for text in (started.execution_deadline_at, started.run_deadline_at) if text]
+    return min(deadlines) - reserve - machine.time if deadlines else None
+
+
+def cause_of(node: str, failure: Failed) -> BaseException:
+    """Return the error of a node that failed.
+
+    Args:
+        node: The node; empty for the result of the DAG.
+        failure: How it failed.
+    """
+    if failure.cause is not None:
+        return failure.cause
+    if failure.type == DATA_ERROR:
+        return DagDataError(node, failure.message, item=failure.item)
+    return ApplicationError(failure.message, type=failure.type)
+
+
 def outcome_of(future: asyncio.Future[Any]) -> Outcome:
     """Return how a call ended."""
     if future.cancelled():
@@ -195,4 +288,4 @@ def outcome_of(future: asyncio.Future[Any]) -> Outcome:
     cause = error.__cause__ or error
     name = cause.type if isinstance(cause, ApplicationError) else type(cause).__name__
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
-    return Failed(name, message, isinstance(error, ActivityTimeoutError), error)
+    return Failed(name, message, isinstance(error, ActivityTimeoutError), cause=error)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from outlast_dag.run.actions import Cancelled, Completed, Failed, Outcome
 from outlast_dag.run.values import Find, bind, resolve
 from outlast_dag.spec.nodes import ITEM, Map
+from outlast_dag.spec.values import Ref
 
 _LEFT_OUT = object()
 
@@ -57,7 +59,7 @@ class Items:
         self.waits = False
         self._results: list[Any] = [_LEFT_OUT] * self.count if node.collect else []
         # What all items have in common is found once, when the map begins.
-        self._args = None if node.args == (ITEM,) else tuple(bind(arg, find) for arg in node.args)
+        self._args = None if node.args == (ITEM,) else tuple(bind(arg, find, "item") for arg in node.args)
 
     @property
     def may_begin(self) -> bool:
@@ -82,9 +84,11 @@ class Items:
         item = self._over[index]
         if self._args is None:
             return (item,)
-        return tuple(
-            resolve(arg, lambda ref: item if ref.root == "bound" else self._find(ref)) for arg in self._args
-        )
+
+        def find(ref: Ref) -> Any:
+            return item if (ref.root, ref.name) == ("bound", "item") else self._find(ref)
+
+        return tuple(resolve(arg, find) for arg in self._args)
 
     def end(self, index: int, outcome: Outcome) -> None:
         """Take the outcome of an item."""
@@ -98,7 +102,7 @@ class Items:
         else:
             how = self._node.on_item_failure
             if how == "fail":
-                self.failure = self.failure or outcome
+                self.failure = self.failure or replace(outcome, item=index)
             elif how == "collect" and self._results:
                 self._results[index] = {"failure": {"type": outcome.type, "message": outcome.message}}
 

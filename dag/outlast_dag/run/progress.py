@@ -7,9 +7,14 @@ so its decisions are the same in every replay.
 skipped, or is ``upstream_failed``. Then its condition is asked and its values are taken. A value of a skipped node
 makes it skipped, too, one of a node that failed makes it ``upstream_failed``, and a path that is not there fails it.
 
-**When a node fails.** By ``fail_fast`` all that runs is asked to stop, and of what still waits only nodes begin whose
-rule looks for failures (``all_done``, ``one_failed``, ``all_failed``). By ``finish`` everything goes on. The DAG ends
-as failed in either case, once nothing runs.
+**When a node fails.** The node that it names for that case begins in its place, unless it had been asked to stop: if
+that one completes, the node is ``recovered``, with its output. Otherwise the failure counts. By ``fail_fast`` all that
+runs is asked to stop, and of what still waits only nodes begin whose rule looks for failures (``all_done``,
+``one_failed``, ``all_failed``). By ``finish`` everything goes on. The DAG ends as failed in either case, once nothing
+runs.
+
+**When the DAG ends badly.** Once nothing runs, how it ends is decided, and nothing changes that any more. Then what has
+completed is undone, the latest first, one after the other (:mod:`~outlast_dag.run.compensation`).
 
 **Order.** What may begin does so in topological order, and items in theirs. An outcome costs as much as the node has
 consumers; an item of a map costs the same however many there are.
@@ -19,6 +24,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from outlast_dag.run.actions import (
@@ -33,8 +40,9 @@ from outlast_dag.run.actions import (
     Outcome,
     Start,
 )
+from outlast_dag.run.compensation import Compensation, Effect
 from outlast_dag.run.items import Items
-from outlast_dag.run.values import DATA_ERROR, DataError, MissingError, holds, resolve
+from outlast_dag.run.values import DATA_ERROR, DataError, Find, MissingError, holds, resolve
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.nodes import Call, Map, Node
 from outlast_dag.spec.values import Ref
@@ -54,18 +62,21 @@ class Progress:
         arguments: The values of its parameters, in order; those left out have their defaults.
 
     Attributes:
-        states: The state of each node, by id, in topological order.
+        states: The state of each node, by id, in topological order, auxiliary nodes behind those that name them.
+        compensation: What has been done so far, and how undoing it goes.
     """
 
     def __init__(self, spec: DagSpec, arguments: Sequence[Any] = ()) -> None:
         self.spec = spec
         graph = spec.graph
-        self.states: dict[str, NodeState] = dict.fromkeys(graph.order, "waiting")
+        self._order = graph.whole_order
+        self.states: dict[str, NodeState] = dict.fromkeys(self._order, "waiting")
+        self.compensation = Compensation()
         self._nodes = graph.nodes
+        self._owners = graph.auxiliary
         self._producers = graph.producers
         self._consumers = graph.consumers
-        self._place = {name: place for place, name in enumerate(graph.order)}
-        self._order = graph.order
+        self._place = {name: place for place, name in enumerate(self._order)}
         self._unmet = {name: len(self._producers[name]) for name in graph.order}
         self._bad = dict.fromkeys(graph.order, 0)
         self._values: dict[str, Any] = {}
@@ -77,18 +88,30 @@ class Progress:
         self._prepared: dict[str, tuple[Any, ...] | Items] = {}
         self._running = 0
         self._failures: list[tuple[str, Failed]] = []
+        self._pending: dict[str, tuple[str, Failed]] = {}
+        self._replaced: dict[str, dict[str, Any]] = {}
         self._halted = False
         self._cancelled = False
+        self._expired = False
+        self._timed_out = False
+        self._verdict: Finish | None = None
         self._finished = False
         self._due: list[int] = []
         self._stopping: set[str] = set()
+        self._called_off: set[str] = set()
+        self._stopped: list[str] = []
         self._actions: list[Action] = []
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def begin(self) -> list[Action]:
-        """Return what to do first."""
-        self._due = [place for place, name in enumerate(self._order) if not self._unmet[name]]
+    def begin(self, *, late: bool = False) -> list[Action]:
+        """Return what to do first.
+
+        Args:
+            late: Whether the reserve before the deadline has begun already: then nothing begins.
+        """
+        self._expired = self._halted = self._timed_out = late
+        self._due = [self._place[name] for name, unmet in self._unmet.items() if not unmet]
         return self._settled()
 
     def offer(self, node: str, index: int | None, outcome: Outcome) -> list[Action]:
@@ -111,13 +134,29 @@ class Progress:
         elif isinstance(outcome, Failed):
             self._fail(node, outcome)
         else:
-            self._end(node, "cancelled")
+            self._cancel(node)
         return self._settled()
 
     def cancel(self) -> list[Action]:
-        """Cancel the DAG: ask all that runs to stop, and begin nothing more."""
-        if not self._cancelled:
-            self._cancelled = True
+        """Cancel the DAG: ask all that runs to stop, and begin nothing more but what undoes.
+
+        How a DAG ends that undoes already does not change.
+        """
+        if not self._cancelled and self._verdict is None:
+            self._cancelled = self._halted = True
+            self._stop_all()
+        return self._settled()
+
+    def expire(self) -> list[Action]:
+        """End the DAG because the reserve before its deadline has begun, as :meth:`cancel` does.
+
+        One that is ending already, because it was cancelled or a node has failed, ends as it would have.
+        """
+        if not self._expired and self._verdict is None:
+            self._expired = True
+            if not self._halted:
+                self._halted = self._timed_out = True
+                self._stopped = [name for name in self._order if self.states[name] == "running"]
             self._stop_all()
         return self._settled()
 
@@ -126,18 +165,24 @@ class Progress:
     def _decide(self, name: str) -> None:
         """Decide what becomes of a node on which nothing is left to wait for."""
         node = self._nodes[name]
-        if self._cancelled or (self._halted and node.rule not in FOR_FAILURES):
+        if self._cancelled or self._expired or (self._halted and node.rule not in FOR_FAILURES):
             self._end(name, "cancelled" if not self._bad[name] else "upstream_failed")
             return
         unfit = self._unfit(node)
         if unfit is not None:
             self._end(name, unfit)
             return
+        self._make_ready(name)
+
+    def _make_ready(self, name: str) -> None:
+        """Take the values of a node that may begin, or end it for want of them."""
+        node = self._nodes[name]
+        find = self._find if name not in self._owners else partial(self._find_for, name)
         try:
-            if node.skip_when is not None and holds(node.skip_when, self._find):
+            if node.skip_when is not None and holds(node.skip_when, find):
                 self._end(name, "skipped")
                 return
-            prepared = self._prepare(node)
+            prepared = self._prepare(node, find)
         except MissingError as missing:
             self._end(name, "skipped" if missing.state == "skipped" else "upstream_failed")
             return
@@ -164,26 +209,34 @@ class Progress:
         wanted = 1 if node.rule == "one_failed" else producers
         return None if bad >= wanted else "skipped"
 
-    def _prepare(self, node: Node) -> tuple[Any, ...] | Items:
+    def _prepare(self, node: Node, find: Find) -> tuple[Any, ...] | Items:
         assert isinstance(node, Call), f"{node.kind} cannot be run"
         if not isinstance(node, Map):
-            return tuple(resolve(arg, self._find) for arg in node.args)
-        over = resolve(node.over, self._find)
+            return tuple(resolve(arg, find) for arg in node.args)
+        over = resolve(node.over, find)
         if not isinstance(over, list):
             raise DataError("what it maps over is no list")
         if len(over) > node.max_items:
             raise DataError(f"it maps over {len(over)} items, and max_items is {node.max_items}")
-        return Items(node, over, self._find)
+        return Items(node, over, find)
 
     def _find(self, ref: Ref) -> Any:
         if ref.root == "param":
             return self._parameters[ref.name]
         if ref.root == "bound":
             raise DataError(f"{ref.name} is not bound here")
-        state = self.states[ref.name]
-        if state != "completed":
-            raise MissingError(ref.name, state)
+        if ref.name not in self._values:
+            raise MissingError(ref.name, self.states[ref.name])
         return self._values[ref.name]
+
+    def _find_for(self, name: str, ref: Ref) -> Any:
+        """Find what an auxiliary node is given: also the failure that it is there for, or the output that it undoes."""
+        if ref.root == "bound" and ref.name == "failure" and name in self._replaced:
+            return self._replaced[name]
+        undone = self.compensation.current
+        if undone is not None and (ref.root, ref.name) == ("of", undone.node):
+            return undone.output
+        return self._find(ref)
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -191,7 +244,8 @@ class Progress:
         items.end(index, outcome)
         if items.failure is not None and not items.stopped:
             self._stop_items(name, items)
-            self._halt(name)
+            if not self._is_replaceable(name):
+                self._halt(name)
         if not items.has_ended:
             if items.waits and items.may_begin:
                 items.waits = False
@@ -199,7 +253,7 @@ class Progress:
         elif items.failure is not None:
             self._fail(name, items.failure)
         elif items.stopped and not items.is_whole:
-            self._end(name, "cancelled")
+            self._cancel(name)
         else:
             self._complete(name, items.output())
 
@@ -209,12 +263,58 @@ class Progress:
 
     def _complete(self, name: str, value: Any) -> None:
         self._values[name] = value
+        undone_by = self._nodes[name].compensate
+        if undone_by is not None:
+            self.compensation.note(Effect(name, undone_by, value))
         self._end(name, "completed")
 
+    def _cancel(self, name: str) -> None:
+        self._note_part(name)
+        self._end(name, "cancelled")
+
     def _fail(self, name: str, failure: Failed) -> None:
+        self._note_part(name)
+        state: NodeState = "timed_out" if failure.timed_out else "failed"
+        handler = self._nodes[name].on_failure
+        if handler is not None and self._is_replaceable(name):
+            self.states[name] = state
+            self._pending[handler] = (name, failure)
+            self._replaced[handler] = {
+                "node": name,
+                "type": failure.type,
+                "message": failure.message,
+                "timed_out": failure.timed_out,
+                "item": failure.item,
+            }
+            self._make_ready(handler)
+            return
+        self._give_up_on(name)
         self._failures.append((name, failure))
         self._halt(name)
-        self._end(name, "timed_out" if failure.timed_out else "failed")
+        self._end(name, state)
+
+    def _is_replaceable(self, name: str) -> bool:
+        """Return whether a node that fails now has another one in its place: it was not asked to stop before."""
+        return self._nodes[name].on_failure is not None and name not in self._called_off
+
+    def _give_up_on(self, handler: str) -> None:
+        """Let the failure count that a node should have stood in for."""
+        if handler in self._pending:
+            name, failure = self._pending.pop(handler)
+            self._give_up_on(name)
+            self._failures.append((name, failure))
+
+    def _note_part(self, name: str) -> None:
+        """Keep what a node that did not complete has done all the same, as far as it is to be undone."""
+        node = self._nodes[name]
+        prepared = self._prepared.get(name)
+        if node.compensate is None or prepared is None:
+            return
+        if isinstance(prepared, Items):
+            if prepared.completed or (node.compensate_when == "started" and prepared.next):
+                self.compensation.note(Effect(name, node.compensate, prepared.output()))
+        elif node.compensate_when == "started" and prepared is _BEGUN:
+            self.compensation.note(Effect(name, node.compensate, None))
 
     def _halt(self, name: str) -> None:
         if self.spec.failure == "fail_fast" and not self._halted:
@@ -225,13 +325,14 @@ class Progress:
         """Ask all that runs to stop, and forget what was about to begin."""
         self._ready.clear()
         for name in self._order:
-            if name == but or self.states[name] != "running":
+            if name == but or self.states[name] != "running" or name in self._called_off:
                 continue
+            self._called_off.add(name)
             prepared = self._prepared[name]
             if isinstance(prepared, Items):
                 self._stop_items(name, prepared)
                 if not prepared.open:
-                    self._end(name, "cancelled")
+                    self._cancel(name)
             elif prepared is _BEGUN:
                 self._stopping.add(name)
                 self._actions.append(Cancel(name, None))
@@ -240,6 +341,9 @@ class Progress:
 
     def _end(self, name: str, state: NodeState) -> None:
         self.states[name] = state
+        if name in self._owners:
+            self._auxiliary_ended(name, good=state in ("completed", "recovered"))
+            return
         bad = state not in GOOD
         for consumer in self._consumers[name]:
             self._bad[consumer] += bad
@@ -247,18 +351,59 @@ class Progress:
             if not self._unmet[consumer]:
                 heapq.heappush(self._due, self._place[consumer])
 
+    def _auxiliary_ended(self, name: str, *, good: bool) -> None:
+        """Take the end of a node that stood in for another one, or has undone it."""
+        owner = self._owners[name]
+        undone = self.compensation.current
+        if undone is not None and undone.undone_by == name:
+            self.compensation.end(good=good)
+            self.states[owner] = "compensated" if good else "compensation_failed"
+        elif good:
+            self._pending.pop(name, None)
+            self._values[owner] = self._values[name]
+            self._end(owner, "recovered")
+        else:
+            self._give_up_on(name)
+            self._halt(owner)
+            self._end(owner, self.states[owner])
+
     def _settled(self) -> list[Action]:
         """Decide what is due, then begin what may begin, each in order; return what came of it all."""
-        while self._due or self._may_begin:
-            if self._due:
-                self._decide(self._order[heapq.heappop(self._due)])
-            else:
-                self._begin_next()
-        if not self._running and not self._finished:
-            self._finished = True
-            self._actions.append(self._finish())
+        while True:
+            while self._due or self._may_begin:
+                if self._due:
+                    self._decide(self._order[heapq.heappop(self._due)])
+                else:
+                    self._begin_next()
+            if self._running or self._finished:
+                break
+            if self._verdict is None:
+                self._verdict = self._decided()
+            if not self._undo_next(self._verdict):
+                self._finish(self._verdict)
         actions, self._actions = self._actions, []
         return actions
+
+    def _undo_next(self, verdict: Finish) -> bool:
+        """Begin to undo what was done last; return whether there is something to undo."""
+        kept = verdict.status == "completed" or (
+            verdict.status == "cancelled" and not self.spec.compensate_on_cancel
+        )
+        effect = None if kept else self.compensation.next()
+        if effect is None:
+            return False
+        self._make_ready(effect.undone_by)
+        return True
+
+    def _finish(self, verdict: Finish) -> None:
+        self._finished = True
+        for name in self._owners:
+            if self.states[name] == "waiting":
+                self.states[name] = "skipped"
+        compensation = self.compensation
+        self._actions.append(
+            replace(verdict, compensated=compensation.done, uncompensated=compensation.failed)
+        )
 
     @property
     def _may_begin(self) -> bool:
@@ -289,11 +434,15 @@ class Progress:
         else:
             prepared.waits = True
 
-    def _finish(self) -> Finish:
+    def _decided(self) -> Finish:
+        """Return how the DAG ends, now that nothing runs and what it does for its result is done."""
+        failures = tuple(self._failures)
         if self._cancelled:
-            return Finish("cancelled", failures=self._failures)
-        if self._failures:
-            return Finish("failed", failures=self._failures)
+            return Finish("cancelled", failures=failures)
+        if self._timed_out:
+            return Finish("timed_out", failures=failures, stopped=self._stopped)
+        if failures:
+            return Finish("failed", failures=failures)
         if self.spec.output is None:
             return Finish("completed")
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from outlast_dag.spec.conditions import Compare, Condition, Exists
-from outlast_dag.spec.values import Array, Constant, Object, Path, Ref, Value, array, obj
+from outlast_dag.spec.values import Array, Bound, Constant, Object, Path, Ref, Value, array, obj
 
 DATA_ERROR = "DagDataError"
 """The type of the failure of a node whose data is not there, or not what it must be."""
@@ -54,29 +54,30 @@ def resolve(value: Value, find: Find) -> Any:
         return resolve(value.or_else, find)
 
 
-def bind(value: Value, find: Find) -> Value:
-    """Return a value in which only names are left that a place binds, such as a map's item.
+def bind(value: Value, find: Find, left: Bound) -> Value:
+    """Return a value in which only references to one name are left that its place binds, such as a map's item.
 
     Args:
         value: The value in the spec.
         find: Finds what other references begin at.
+        left: The name.
 
     Raises:
         MissingError: A node has no value, and there is no ``or_else``.
         DataError: A path is not there, and there is no ``or_else``.
     """
     if isinstance(value, Array):
-        return array(bind(item, find) for item in value.items)
+        return array(bind(item, find, left) for item in value.items)
     if isinstance(value, Object):
-        return obj((name, bind(member, find)) for name, member in value.members)
-    if not isinstance(value, Ref) or value.root == "bound":
+        return obj((name, bind(member, find, left)) for name, member in value.members)
+    if not isinstance(value, Ref) or (value.root == "bound" and value.name == left):
         return value
     try:
         return Constant(_along(find(value), value.path, value))
     except (MissingError, DataError):
         if value.or_else is None:
             raise
-        return bind(value.or_else, find)
+        return bind(value.or_else, find, left)
 
 
 def _along(found: Any, path: Path, ref: Ref) -> Any:

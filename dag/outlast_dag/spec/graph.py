@@ -67,6 +67,21 @@ class DagGraph:
         return tuple(order)
 
     @cached_property
+    def whole_order(self) -> tuple[str, ...]:
+        """The ids in topological order, each auxiliary node behind the one that names it."""
+        if not self.auxiliary:
+            return self.order
+        found: dict[str, None] = {}
+        left = list(reversed(self.order))
+        while left:
+            name = left.pop()
+            if name not in found:
+                found[name] = None
+                node = self.nodes[name]
+                left += [one for one in (node.compensate, node.on_failure) if one in self.nodes]
+        return tuple(found)
+
+    @cached_property
     def cycles(self) -> tuple[tuple[str, ...], ...]:
         """Ways round, each as the ids on it; no two share a node, and without them all would be in order."""
         left = set(self.producers) - set(self.order)

@@ -174,10 +174,27 @@ def upsert_search_attributes(attributes: Mapping[str, SearchValue | None]) -> No
         InvalidOptionError: A name or a value is not allowed; fails the task, not the run.
         StructuralLimitError: All attributes together have become too large; fails the run.
     """
-    machine = current_machine()
+    _upsert(current_machine(), attributes, reserved=False)
+
+
+def set_reserved_attributes(attributes: Mapping[str, SearchValue | None]) -> None:
+    """Set search attributes that only workflows of Outlast itself have: a DAG's. Not part of ``outlast.workflow``.
+
+    Args:
+        attributes: Names and values; ``None`` removes one.
+
+    Raises:
+        StructuralLimitError: All attributes together have become too large; fails the run.
+    """
+    _upsert(current_machine(), attributes, reserved=True)
+
+
+def _upsert(
+    machine: WorkflowMachine, attributes: Mapping[str, SearchValue | None], *, reserved: bool
+) -> None:
     log = machine.log
     try:
-        document = to_document(checked_attributes(attributes, removals=True))
+        document = to_document(checked_attributes(attributes, removals=True, reserved=reserved))
     except InvalidOptionError as error:
         raise log.refuse(error) from None
     after = merged(machine.current_attributes(), document)

@@ -53,6 +53,7 @@
     │   └── JournalClosedError                 … is no longer written by this process
     ├── UnstorableValueError (ValueError)      a value that the database cannot hold, now or later
     ├── DagFailedError                         nodes of a DAG failed, and so did the DAG
+    │   └── DagTimeoutError                    … was stopped in time to compensate before its deadline
     ├── DagDataError                           … because a value that a node needs is not there
     ├── WorkflowTaskError                      fails the workflow task, which is retried; never the run
     │   ├── NonDeterminismError                the code no longer makes the calls that history records
@@ -96,7 +97,7 @@ from outlast_workflow.errors.activity import ActivityError, ActivityTimeoutError
 from outlast_workflow.errors.child import ChildWorkflowError
 from outlast_workflow.errors.context import BlockedLoopError, NotInActivityError
 from outlast_workflow.errors.control_flow import ContinueAsNew
-from outlast_workflow.errors.dags import DagDataError, DagFailedError, DagValidationError
+from outlast_workflow.errors.dags import DagDataError, DagFailedError, DagTimeoutError, DagValidationError
 from outlast_workflow.errors.failure import ApplicationError, FailureError
 from outlast_workflow.errors.history import DamagedHistoryError, HistoryExistsError, InvalidHistoryError
 from outlast_workflow.errors.limits import OwnersDiedError, StructuralLimitError
@@ -190,6 +191,7 @@ __all__ = [
     "ContinueAsNew",
     "DagDataError",
     "DagFailedError",
+    "DagTimeoutError",
     "DagValidationError",
     "DamagedHistoryError",
     "DamagedScheduleError",

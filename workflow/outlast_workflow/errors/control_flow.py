@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,3 +44,15 @@ class ContinueAsNew(BaseException):
         self.search_attributes = search_attributes
         self.retry_policy = retry_policy
         self.start_delay = start_delay
+
+
+class CancelRun(asyncio.CancelledError):
+    """Raised by a workflow of Outlast itself to end its run as cancelled, although nobody has requested that.
+
+    Args:
+        reason: Why the run is cancelled.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

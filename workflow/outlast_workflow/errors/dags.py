@@ -8,6 +8,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 from outlast_workflow.errors.root import OutlastError
 from outlast_workflow.primitives.enums import FailureCategory
 
+MOST_LISTED = 5
+"""How many nodes a message names."""
+
 
 class Problem(NamedTuple):
     """One thing that is wrong with a DAG, or that somebody should look at.
@@ -35,31 +38,86 @@ class Problem(NamedTuple):
 class DagDataError(OutlastError):
     """What a node of a DAG needs is not there, or not what it must be: a path, a list, two sides of a comparison."""
 
-    facts: ClassVar[tuple[str, ...]] = ("node",)
+    facts: ClassVar[tuple[str, ...]] = ("node", "item")
 
-    def __init__(self, node: str, message: str) -> None:
+    def __init__(self, node: str, message: str, *, item: int | None = None) -> None:
         self.node = node
-        super().__init__(f"{node}: {message}" if node else message)
+        self.item = item
+        super().__init__(f"{_with_item(node, item)}: {message}" if node else message)
 
 
 class DagFailedError(OutlastError):
-    """A DAG failed because nodes did. ``nodes`` are those that failed, the first one first; its error is the cause."""
+    """A DAG failed because nodes did. ``nodes`` are those that failed, the first one first; its error is the cause.
+
+    ``item`` is the position of the item that failed, if the first node has one call for each item of a list.
+    ``compensated`` are the nodes that were undone, in that order, and ``uncompensated`` those that could not be.
+    """
 
     category = FailureCategory.ACTIVITY
     joins_cause = ": "
-    facts: ClassVar[tuple[str, ...]] = ("name", "nodes")
+    facts: ClassVar[tuple[str, ...]] = ("name", "nodes", "item", "compensated", "uncompensated")
 
-    def __init__(self, name: str, nodes: Iterable[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        nodes: Iterable[str],
+        *,
+        item: int | None = None,
+        compensated: Iterable[str] = (),
+        uncompensated: Iterable[str] = (),
+        words: str = "",
+    ) -> None:
         self.name = name
         self.nodes = tuple(nodes)
+        self.item = item
+        self.compensated = tuple(compensated)
+        self.uncompensated = tuple(uncompensated)
+        message = words or self._words()
+        if self.uncompensated:
+            message += f" (undoing failed too, of {_listed(self.uncompensated)})"
+        super().__init__(message)
+
+    def _words(self) -> str:
+        if not self.nodes:
+            return f"the result of the DAG {self.name} is not there"
         others = len(self.nodes) - 1
         more = f" and {others} other{'' if others == 1 else 's'}" if others else ""
-        super().__init__(f"node {self.nodes[0]}{more} of the DAG {name} failed")
+        return f"node {_with_item(self.nodes[0], self.item)}{more} of the DAG {self.name} failed"
 
     @classmethod
     def restore(cls, message: str, facts: dict[str, Any]) -> OutlastError:
         """Return the error with its recorded message and nodes."""
-        return super().restore(message, {**facts, "nodes": tuple(facts.get("nodes") or ())})
+        lists = {name: tuple(facts.get(name) or ()) for name in ("nodes", "compensated", "uncompensated")}
+        return super().restore(message, {**facts, **lists})
+
+
+class DagTimeoutError(DagFailedError):
+    """A DAG was stopped when the reserve before its deadline began. ``nodes`` are those that ran then."""
+
+    category = FailureCategory.TIMEOUT
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Iterable[str],
+        reserve: float,
+        *,
+        compensated: Iterable[str] = (),
+        uncompensated: Iterable[str] = (),
+    ) -> None:
+        nodes = tuple(nodes)
+        ran = f", while {_listed(nodes)} ran" if nodes else ", before anything could begin"
+        words = f"the DAG {name} was stopped {reserve:g} s before its deadline{ran}"
+        super().__init__(name, nodes, words=words, compensated=compensated, uncompensated=uncompensated)
+
+
+def _with_item(node: str, item: int | None) -> str:
+    return node if item is None else f"{node}[{item}]"
+
+
+def _listed(nodes: tuple[str, ...]) -> str:
+    others = len(nodes) - MOST_LISTED
+    return ", ".join(nodes[:MOST_LISTED]) + (f" and {others} more" if others > 0 else "")
 
 
 class DagValidationError(OutlastError, ValueError):

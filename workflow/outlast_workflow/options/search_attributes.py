@@ -30,6 +30,8 @@ SCHEDULE_ATTRIBUTE: Final = "outlast_schedule"
 """The attribute by which the workflows of a schedule are found. The engine writes it."""
 FORK_ATTRIBUTE: Final = "outlast_forked_from"
 """The attribute by which the forks of a workflow are found, likewise."""
+OUTCOME_ATTRIBUTE: Final = "outlast_dag_outcome"
+"""The attribute by which runs of DAGs are found that were compensated, or could not be; their own code writes it."""
 
 MOST_NAME_BYTES: Final = 200
 MOST_TEXT_BYTES: Final = 2_000

@@ -16,6 +16,7 @@ from outlast_workflow.errors import (
     PayloadEncodeError,
     StructuralLimitError,
 )
+from outlast_workflow.errors.control_flow import CancelRun
 from outlast_workflow.history.events import (
     Event,
     WorkflowCancelled,
@@ -90,6 +91,8 @@ class Outcomes:
             return self.continued(error)
         if isinstance(error, asyncio.CancelledError) and self.cancel_request is not None:
             return WorkflowCancelled(self.cancel_request.reason)
+        if isinstance(error, CancelRun):
+            return WorkflowCancelled(error.reason)
         if self.fails_the_task(error):
             self.log.refuse(error)
             return None
