@@ -6,6 +6,8 @@ any workflow is.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from outlast_dag.build.builder import DagBuilder, Handle
 from outlast_dag.build.outputs import all_of, any_of, exists, is_in, none_of, or_else
 from outlast_dag.build.trace import dag, each, group, step
@@ -16,11 +18,18 @@ from outlast_dag.run.dry_run import DryRun, dry_run
 from outlast_dag.spec.dag import DagSpec
 from outlast_workflow.errors import DagValidationError
 from outlast_workflow.errors.dags import Problem
+from outlast_workflow.primitives.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from outlast.visibility.dags import DagDescription, DagNode
+    from outlast_dag.description.describing import describe
 
 __all__ = [
     "CriticalPath",
     "DagBuilder",
     "DagDefinition",
+    "DagDescription",
+    "DagNode",
     "DagSpec",
     "DagValidationError",
     "DryRun",
@@ -30,6 +39,7 @@ __all__ = [
     "any_dag",
     "any_of",
     "dag",
+    "describe",
     "dry_run",
     "each",
     "exists",
@@ -39,3 +49,17 @@ __all__ = [
     "or_else",
     "step",
 ]
+
+if not TYPE_CHECKING:
+    # Code that declares DAGs loads no database.
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "outlast.visibility.dags": ("DagDescription", "DagNode"),
+            "outlast_dag.description.describing": ("describe",),
+        },
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -39,13 +39,18 @@ class CriticalPath:
 def critical_path(spec: DagSpec) -> CriticalPath:
     """Return the critical path of a DAG without cycles."""
     durations = {name: duration_of(spec, spec.graph.nodes[name]) for name in spec.graph.order}
-    nodes, seconds = _longest(spec, {name: one.once for name, one in durations.items()})
-    worst_nodes, worst_seconds = _longest(spec, {name: one.worst for name, one in durations.items()})
+    nodes, seconds = longest(spec, {name: one.once for name, one in durations.items()})
+    worst_nodes, worst_seconds = longest(spec, {name: one.worst for name, one in durations.items()})
     return CriticalPath(nodes, seconds, worst_nodes, worst_seconds)
 
 
-def _longest(spec: DagSpec, durations: dict[str, float]) -> tuple[tuple[str, ...], float]:
-    """Return the longest chain, and how long it takes. Of equally long ones, that of the nodes declared first."""
+def longest(spec: DagSpec, durations: dict[str, float]) -> tuple[tuple[str, ...], float]:
+    """Return the longest chain, and how long it takes. Of equally long ones, that of the nodes declared first.
+
+    Args:
+        spec: The DAG.
+        durations: How long each node takes, in seconds, by id, in topological order.
+    """
     ends: dict[str, float] = {}
     before: dict[str, str | None] = {}
     for name, duration in durations.items():
@@ -75,7 +80,7 @@ def deadline_findings(spec: DagSpec, path: CriticalPath) -> Iterator[Finding]:
         name: float(node.seconds or 0) if isinstance(node := spec.graph.nodes[name], Sleep) else 0.0
         for name in spec.graph.order
     }
-    asleep = _longest(spec, sleeps)[1]
+    asleep = longest(spec, sleeps)[1]
     if asleep >= deadline:
         yield Finding(
             "deadline_never_holds",

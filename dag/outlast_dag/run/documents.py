@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from outlast_dag.check.report import in_order, report
 from outlast_dag.run.interpreter import follow
-from outlast_dag.run.progress import RUNS
+from outlast_dag.run.progress import RUNS, Progress
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.reading import read_spec
 from outlast_workflow.api.markers import side_effect
@@ -20,12 +20,27 @@ NAME: Final = "outlast.dag"
 
 
 async def _run(document: Any, *args: Any) -> Any:
+    return await run_document(document, *args)
+
+
+async def run_document(document: Any, *args: Any, watch: Callable[[Progress], None] | None = None) -> Any:
+    """Run the DAG that a document describes.
+
+    Args:
+        document: The spec.
+        *args: Its input.
+        watch: Told of the progress before the DAG begins.
+
+    Raises:
+        DagValidationError: The document cannot be run.
+        OutlastError: As for :func:`~outlast_dag.run.interpreter.follow`.
+    """
     spec = read_spec(document)
     # What is wrong with a document is said by the version that begins the run, and recorded.
     problems = side_effect(lambda: problems_of(spec), result_type=list[Problem])
     if problems:
         raise DagValidationError(spec.name, problems)
-    return await follow(spec, args)
+    return await follow(spec, args, watch)
 
 
 def problems_of(spec: DagSpec) -> list[Problem]:

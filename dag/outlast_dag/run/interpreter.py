@@ -11,7 +11,7 @@ history.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -63,12 +63,15 @@ async def interpret(spec: DagSpec, arguments: Sequence[Any], signature: CallSign
     return await follow(_recorded(spec), arguments)
 
 
-async def follow(spec: DagSpec, arguments: Sequence[Any]) -> Any:
+async def follow(
+    spec: DagSpec, arguments: Sequence[Any], watch: Callable[[Progress], None] | None = None
+) -> Any:
     """Run a DAG whose spec the history has, and return its result.
 
     Args:
         spec: The DAG.
         arguments: The input, as plain JSON.
+        watch: Told of the progress before the DAG begins.
 
     Raises:
         OutlastError: As for :func:`interpret`.
@@ -77,7 +80,10 @@ async def follow(spec: DagSpec, arguments: Sequence[Any]) -> Any:
     if spec.timeout is not None and machine.started.run_timeout_seconds is None:
         # It was started by name, so nobody has told the start how long it may take.
         limit(spec.timeout)
-    return await _Run(spec, arguments).result()
+    run = _Run(spec, arguments)
+    if watch is not None:
+        watch(run.progress)
+    return await run.result()
 
 
 def _recorded(spec: DagSpec) -> DagSpec:

@@ -23,6 +23,8 @@ class Items:
 
     Attributes:
         count: How many there are.
+        completed: How many have returned.
+        failed: How many have failed.
         open: The positions of those that run, in the order in which they began.
         failure: The first failure, if one fails the map.
         stopped: Whether no further item begins.
@@ -39,6 +41,7 @@ class Items:
         "cancelled",
         "completed",
         "count",
+        "failed",
         "failure",
         "next",
         "open",
@@ -53,7 +56,7 @@ class Items:
         self.count = len(over)
         self.next = 0
         self.open: dict[int, None] = {}
-        self.completed = 0
+        self.completed = self.failed = 0
         self.failure: Failed | None = None
         self.stopped = self.cancelled = False
         self.waits = False
@@ -100,6 +103,7 @@ class Items:
         elif isinstance(outcome, Cancelled):
             self.cancelled = True
         else:
+            self.failed += 1
             how = self._node.on_item_failure
             if how == "fail":
                 self.failure = self.failure or replace(outcome, item=index)

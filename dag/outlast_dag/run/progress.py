@@ -102,6 +102,16 @@ class Progress:
         self._stopped: list[str] = []
         self._actions: list[Action] = []
 
+    @property
+    def failures(self) -> Sequence[tuple[str, Failed]]:
+        """The nodes that have failed for good so far, in that order, each with its failure."""
+        return self._failures
+
+    def items_of(self, name: str) -> Items | None:
+        """Return the items of a map that has begun."""
+        found = self._prepared.get(name)
+        return found if isinstance(found, Items) else None
+
     # --- what is told -------------------------------------------------------------------------------------------------
 
     def begin(self, *, late: bool = False) -> list[Action]:

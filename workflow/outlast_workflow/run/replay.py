@@ -83,23 +83,10 @@ def replay(
         DamagedHistoryError: An event cannot be read.
         WorkflowTaskError: The code cannot run at all, for example because an input cannot be decoded.
     """
-    replayed = Replayed()
-    reader = _Reader(machine, replayed, loads)
-    machine.replaying = True
-    try:
-        for seq, kind, payload in rows:
-            replayed.last_seq = seq
-            try:
-                reader.read(seq, kind, payload)
-            except (TypeError, AttributeError, LookupError, ValueError):
-                _check_readable(machine.run_id, seq, kind, payload, loads)
-                raise
-            if reader.seeds and seq in reader.seeds:
-                machine.reseed(reader.seeds[seq])
-        reader.finish()
-    finally:
-        machine.replaying = False
-    return replayed
+    walk = Replay(machine, loads)
+    walk.feed(rows)
+    walk.finish()
+    return walk.replayed
 
 
 def _check_readable(
@@ -118,8 +105,16 @@ def _check_readable(
         raise DamagedHistoryError(run_id, "payload", seq=seq) from None
 
 
-class _Reader:
-    """One walk along the rows of a history."""
+class Replay:
+    """One walk along the rows of a history, which may go on as the history grows.
+
+    Args:
+        machine: A machine that has run no workflow task.
+        loads: Parses a payload.
+
+    Attributes:
+        replayed: Where it stands.
+    """
 
     __slots__ = (
         "asked",
@@ -137,11 +132,11 @@ class _Reader:
     )
 
     def __init__(
-        self, machine: WorkflowMachine, replayed: Replayed, loads: Callable[[Any], dict[str, Any]]
+        self, machine: WorkflowMachine, loads: Callable[[Any], dict[str, Any]] = orjson.loads
     ) -> None:
         self.loads = loads
         self.machine = machine
-        self.replayed = replayed
+        self.replayed = Replayed()
         self.asked: list[Event] = []  # what the workflow task under comparison asked for
         self.recorded: list[tuple[Any, ...]] = []  # … and what history says, so far
         self.wanted = 0  # how many more commands belong to it
@@ -154,7 +149,40 @@ class _Reader:
         ] = {}  # the points at which the history was taken over, and the seed from there on
         self.forked_at = 0  # up to where the history is that of another workflow
 
-    def read(self, seq: int, kind: str, payload: Any) -> None:
+    def feed(self, rows: Iterable[Row]) -> None:
+        """Go on with the next rows. A workflow task runs once all its commands have been read.
+
+        Args:
+            rows: What follows the rows before, in order.
+
+        Raises:
+            OutlastError: As for :func:`replay`.
+        """
+        machine, replayed = self.machine, self.replayed
+        machine.replaying = True
+        try:
+            for seq, kind, payload in rows:
+                replayed.last_seq = seq
+                try:
+                    self._read(seq, kind, payload)
+                except (TypeError, AttributeError, LookupError, ValueError):
+                    _check_readable(machine.run_id, seq, kind, payload, self.loads)
+                    raise
+                if self.seeds and seq in self.seeds:
+                    machine.reseed(self.seeds[seq])
+        finally:
+            machine.replaying = False
+
+    def finish(self) -> None:
+        """End the walk: run the workflow task whose commands history does not have in full."""
+        if self.wanted:
+            self.machine.replaying = True
+            try:
+                self.run_workflow_task()
+            finally:
+                self.machine.replaying = False
+
+    def _read(self, seq: int, kind: str, payload: Any) -> None:
         if kind == _RECORD:
             self.begin(seq, self.loads(payload))
             return
@@ -259,10 +287,6 @@ class _Reader:
         recorded = [signature for signature in self.recorded if signature not in optional]
         if asked != recorded:
             raise _difference(self.machine, recorded, asked, self.record, self.seq)
-
-    def finish(self) -> None:
-        if self.wanted:
-            self.run_workflow_task()
 
 
 _ID_AT: Final = {

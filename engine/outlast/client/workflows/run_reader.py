@@ -20,6 +20,7 @@ from outlast.runtime.runtime import Runtime
 from outlast.visibility.describe import describe
 from outlast.visibility.views import WorkflowDescription
 from outlast_store.schema.rows import RunRow
+from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import WorkflowNotFoundError
 from outlast_workflow.errors.result import StillRunningError
 from outlast_workflow.options.options import timeout_seconds
@@ -105,6 +106,11 @@ class RunReader(Generic[T]):
         end = await end_of(context.runtime, first, follow)
         value: T = result_of(end, self.workflow_id, context.converter, self._result_type)
         return value
+
+    @property
+    def converter(self) -> DataConverter:
+        """How arguments and results become JSON."""
+        return self._context.converter
 
     @property
     def runtime(self) -> Runtime:

@@ -1,0 +1,146 @@
+"""The folds of the runs that were looked at last, so that the next look reads what is new."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from outlast.runtime.runtime import Runtime
+from outlast_dag.description.fold import DagFold
+from outlast_dag.run.documents import NAME
+from outlast_store.reads.description import list_worker_loads
+from outlast_store.reads.histories import read_history
+from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors import PayloadCodecError
+from outlast_workflow.history.events import SideEffectRecorded, WorkflowTaskCompleted
+from outlast_workflow.primitives.payloads import Payload
+
+MOST_KEPT: Final = 16
+"""How many runs are kept for each database."""
+
+ROWS_AT_ONCE: Final = 1_000
+"""How many events are read at a time, between which other tasks have their turn."""
+
+MOST_VERDICTS: Final = 10_000
+"""Of how many runs it is remembered whether they are runs of DAGs."""
+
+
+class _Kept:
+    """A run that is followed, by one reader at a time."""
+
+    def __init__(self, fold: DagFold) -> None:
+        self.fold = fold
+        self.lock = asyncio.Lock()
+
+
+class Folds:
+    """What is kept of one database.
+
+    Args:
+        runtime: The database.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._read = runtime.read
+        self._kept: OrderedDict[tuple[str, int], _Kept] = OrderedDict()
+        self._verdicts: OrderedDict[str, bool] = OrderedDict()
+
+    async def of(self, run_id: str, workflow_type: str, converter: DataConverter) -> DagFold | None:
+        """Return the fold of a run, up to its last event.
+
+        Args:
+            run_id: The run.
+            workflow_type: Its type.
+            converter: Decodes its payloads.
+
+        Returns:
+            The fold; ``None`` if the run is not one of a DAG, or if that is not known yet.
+
+        Raises:
+            PayloadCodecError: Its payloads need another codec.
+            OutlastError: Its history cannot be followed.
+        """
+        if not await self._is_dag(run_id, workflow_type, converter):
+            return None
+        # Who has another key must not see what this one has opened.
+        key = (run_id, id(converter.codec))
+        kept = self._kept.get(key)
+        if kept is None:
+            self._make_room()
+            kept = self._kept[key] = _Kept(DagFold(run_id, workflow_type, converter))
+        self._kept.move_to_end(key)
+        async with kept.lock:
+            try:
+                await self._go_on(run_id, kept.fold)
+            except Exception:
+                # It stands in the middle of something: the next look begins anew.
+                self._kept.pop(key, None)
+                kept.fold.close()
+                raise
+        return kept.fold
+
+    def _make_room(self) -> None:
+        """Let go of the runs that nobody has looked at for longest."""
+        idle = [key for key, kept in self._kept.items() if not kept.lock.locked()]
+        for key in idle[: max(0, len(self._kept) + 1 - MOST_KEPT)]:
+            self._kept.pop(key).fold.close()
+
+    async def _go_on(self, run_id: str, fold: DagFold) -> None:
+        while True:
+            rows: list[Any] = await self._read(read_history, run_id, fold.seq, ROWS_AT_ONCE)
+            fold.feed(rows)
+            if len(rows) < ROWS_AT_ONCE:
+                return
+            await asyncio.sleep(0)
+
+    async def _is_dag(self, run_id: str, workflow_type: str, converter: DataConverter) -> bool:
+        if workflow_type == NAME:
+            return True
+        known = self._verdicts.get(run_id)
+        if known is not None:
+            return known
+        verdict = await self._verdict(run_id, workflow_type, converter)
+        if verdict is not None:
+            self._verdicts[run_id] = verdict
+            if len(self._verdicts) > MOST_VERDICTS:
+                self._verdicts.popitem(last=False)
+        return bool(verdict)
+
+    async def _verdict(self, run_id: str, workflow_type: str, converter: DataConverter) -> bool | None:
+        """Return whether the first command of a run records a DAG; ``None`` before there is one."""
+        after, record = 0, False
+        while rows := await self._read(read_history, run_id, after, 10):
+            for seq, kind, payload in rows:
+                if record:
+                    if kind != SideEffectRecorded.type:
+                        return False
+                    return await self._records_dag(orjson.loads(payload)["value"], workflow_type, converter)
+                record = kind == WorkflowTaskCompleted.type
+                after = seq
+        return None
+
+    async def _records_dag(self, value: Any, workflow_type: str, converter: DataConverter) -> bool:
+        try:
+            found = converter.decode(Payload.of(value))
+        except PayloadCodecError:
+            # Whose spec cannot be read may still be known as a DAG.
+            for load in await self._read(list_worker_loads):
+                if workflow_type in orjson.loads(load.worker.types).get("dags", {}):
+                    raise
+            return False
+        return isinstance(found, dict) and "outlast_dag" in found
+
+
+_FOLDS: WeakKeyDictionary[Runtime, Folds] = WeakKeyDictionary()
+
+
+def folds_of(runtime: Runtime) -> Folds:
+    """Return what is kept of a database."""
+    found = _FOLDS.get(runtime)
+    if found is None:
+        found = _FOLDS[runtime] = Folds(runtime)
+    return found
