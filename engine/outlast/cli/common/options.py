@@ -46,6 +46,21 @@ Input = Annotated[
     typer.Option("--input", metavar="JSON", help="An argument in JSON; repeatable.", show_default=False),
 ]
 
+Point = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="POINT",
+        help="The number of the last event to keep, first-workflow-task, last-workflow-task, last-successful or "
+        "before-cancel.",
+    ),
+]
+
+
+def point_of(to: str) -> int | str:
+    """Return the point of a reset or a fork: the number of an event, or a name."""
+    return int(to) if to.isascii() and to.isdigit() else to
+
 
 def input_values(input: list[str] | None) -> list[Any]:
     """Return the arguments that were given as JSON."""

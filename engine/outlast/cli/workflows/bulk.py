@@ -10,7 +10,7 @@ import typer
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError
 from outlast.cli.common.filters import Chosen, with_filters
-from outlast.cli.common.options import AsJson, Codec, Reason, Url
+from outlast.cli.common.options import AsJson, Codec, Reason, Url, point_of
 from outlast.cli.common.output import document, progress, show
 from outlast.cli.common.stderr import tell
 from outlast.client.bulk import BulkOutcome
@@ -140,7 +140,7 @@ def bulk(
             name=name,
             args=arguments,
             request_id=request_id,
-            to=int(to) if to.isascii() and to.isdigit() else to,
+            to=point_of(to),
             before=before,
             execution_timeout=timeout,
             delay=wait,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Reason, Url, WorkflowId
+from outlast.cli.common.options import AsJson, Point, Reason, Url, WorkflowId, point_of
 from outlast.cli.common.output import document, show
 from outlast.cli.workflows.reset import CarrySignals, NewTimeout, queue_option
 from outlast.client.client import Client
@@ -18,15 +18,7 @@ from outlast_workflow.primitives.enums import DuplicatePolicy
 
 def fork(
     workflow_id: WorkflowId,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="POINT",
-            help="The number of the last event to keep, first-workflow-task, last-workflow-task, last-successful or "
-            "before-cancel.",
-        ),
-    ] = "last-workflow-task",
+    to: Point = "last-workflow-task",
     before: Annotated[
         int | None,
         typer.Option(
@@ -66,7 +58,7 @@ def fork(
     json: AsJson = False,
 ) -> None:
     """Start another workflow with the history of one up to a point."""
-    point = int(to) if to.isascii() and to.isdigit() else to
+    point = point_of(to)
     options = ForkOptions(
         before=before,
         id=id,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Reason, RunId, Url, WorkflowId
+from outlast.cli.common.options import AsJson, Point, Reason, RunId, Url, WorkflowId, point_of
 from outlast.cli.common.output import document, show
 from outlast.client.client import Client
 from outlast.text.parsing import duration
@@ -30,15 +30,7 @@ CarrySignals = Annotated[
 
 def reset(
     workflow_id: WorkflowId,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="POINT",
-            help="The number of the last event to keep, first-workflow-task, last-workflow-task, last-successful or "
-            "before-cancel.",
-        ),
-    ] = "last-workflow-task",
+    to: Point = "last-workflow-task",
     run_id: RunId = None,
     reason: Reason = None,
     execution_timeout: NewTimeout = None,
@@ -47,7 +39,7 @@ def reset(
     json: AsJson = False,
 ) -> None:
     """Start a new run of a workflow from a point of its history."""
-    point = int(to) if to.isascii() and to.isdigit() else to
+    point = point_of(to)
     timeout = duration("execution timeout", execution_timeout)
 
     async def work(client: Client) -> None:
