@@ -34,8 +34,8 @@ from outlast_store.reads.serving import ACTIVITY, Polled
 from outlast_store.reads.workers import ALL_WORKERS
 from outlast_store.schema.rows import LOCAL, ActivityRow, AttemptRow, FailureRow, RunRow, WorkerRow
 from outlast_store.transitions.activity_ends import cancel_activity, close_activity
+from outlast_store.transitions.alerts.firing import fire_alert
 from outlast_store.transitions.attempts import delete_attempt, read_attempt
-from outlast_store.transitions.requests import signal_alert
 from outlast_workflow.data.failures import activity_timeout_failure, message_of, plain_failure
 from outlast_workflow.history.events import (
     ActivityCancelled,
@@ -288,8 +288,7 @@ def _tell_of_end(batch: Batch, run: RunRow, row: ActivityRow, kind: TimeoutKind,
     """Raise the alert that a deadline is enforced, where the activity's policy asks for it."""
     alert = alert_of_end(kind, deadline_at, run, row, alert_id=batch.ids.next(), now=batch.now)
     if alert is not None:
-        batch.fire_alert(alert)
-        signal_alert(batch, run, row, alert)
+        fire_alert(batch, run, row, alert)
 
 
 def _why_no_retry(row: ActivityRow, policy: RetryPolicy, kind: TimeoutKind) -> RetryState | None:

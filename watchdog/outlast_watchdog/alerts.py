@@ -16,7 +16,7 @@ from outlast_store.alerts.marks import RUN, Mark, alert_of, marks_of_activity, m
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, AlertRow, AlertTimerKey, AlertTimerRow, RunRow
-from outlast_store.transitions.requests import signal_alert
+from outlast_store.transitions.alerts.firing import fire_alert
 from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_workflow.errors import RefusedError
 
@@ -124,7 +124,6 @@ class FireAlerts(BaseChange):
             timer.attempt, timer.due_at, timer.deadline_at
         ):
             batch.disarm(timer)
-            batch.fire_alert(alert)
+            fire_alert(batch, run, activity, alert)
             fired.alerts.append(alert)
-            signal_alert(batch, run, activity, alert)
         # Whatever else has changed meanwhile, in this batch, has changed what is armed as well.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from outlast.runtime.alert_log import in_words
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.columns import instant
-from outlast.visibility.views import Alert, AlertsView, ArmedAlert
-from outlast_store.alerts.reads import read_page
+from outlast.visibility.views import Alert, AlertDelivery, AlertsView, ArmedAlert
+from outlast_store.alerts.reads import DeliveryState, named_deliveries, read_page_with_deliveries
 from outlast_store.schema.rows import AlertRow, AlertTimerRow
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import integer, validate_name
-from outlast_workflow.primitives.enums import AlertKind
+from outlast_workflow.primitives.enums import AlertKind, RunStatus
 from outlast_workflow.primitives.times import to_datetime
 
 
@@ -54,15 +54,15 @@ class Alerts:
         ):
             if value is not None:
                 validate_name(field, value)
-        rows = await self._runtime.read(
-            read_page,
+        rows, deliveries = await self._runtime.read(
+            read_page_with_deliveries,
             after,
             integer("limit", limit, 1, 1000),
             workflow_id=workflow_id,
             workflow_type=workflow_type,
             kind=checked_kind(kind),
         )
-        return [alert_view(row) for row in rows]
+        return [alert_view(row, deliveries) for row in rows]
 
 
 def checked_kind(kind: str | None) -> str | None:
@@ -81,8 +81,13 @@ def checked_kind(kind: str | None) -> str | None:
         ) from None
 
 
-def alert_view(row: AlertRow) -> Alert:
-    """Return an alert as people and programs are shown it."""
+def alert_view(row: AlertRow, deliveries: Mapping[str, DeliveryState]) -> Alert:
+    """Return an alert as people and programs are shown it.
+
+    Args:
+        row: The alert.
+        deliveries: How far deliveries are, by workflow id.
+    """
     return Alert(
         alert_id=row.alert_id,
         workflow_id=row.workflow_id,
@@ -98,15 +103,28 @@ def alert_view(row: AlertRow) -> Alert:
         deadline_at=instant(row.deadline_at),
         due_at=to_datetime(row.due_at),
         fired_at=to_datetime(row.fired_at),
+        deliveries=tuple(
+            _delivery(channel, workflow_id, deliveries.get(workflow_id or ""))
+            for channel, workflow_id in named_deliveries(row).items()
+        ),
     )
 
 
-def alerts_view(armed: Sequence[AlertTimerRow], fired: Sequence[AlertRow]) -> AlertsView:
+def _delivery(channel: str, workflow_id: str | None, state: DeliveryState | None) -> AlertDelivery:
+    status = None if state is None else RunStatus(state.status)
+    at = state.closed_at if state is not None and status is RunStatus.COMPLETED else None
+    return AlertDelivery(channel=channel, workflow_id=workflow_id, status=status, delivered_at=instant(at))
+
+
+def alerts_view(
+    armed: Sequence[AlertTimerRow], fired: Sequence[AlertRow], deliveries: Mapping[str, DeliveryState]
+) -> AlertsView:
     """Return the alerts of a description.
 
     Args:
         armed: What is armed.
         fired: What was fired.
+        deliveries: How far the deliveries of that are, by workflow id.
     """
     return AlertsView(
         armed=tuple(
@@ -120,5 +138,5 @@ def alerts_view(armed: Sequence[AlertTimerRow], fired: Sequence[AlertRow]) -> Al
             )
             for row in armed
         ),
-        fired=tuple(alert_view(row) for row in fired),
+        fired=tuple(alert_view(row, deliveries) for row in fired),
     )

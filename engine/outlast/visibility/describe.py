@@ -113,7 +113,7 @@ def _description(found: StoredDescription, now: int, converter: DataConverter) -
         ),
         described_at=to_datetime(now),
         forks=tuple(found.forks),
-        alerts=alerts_view(found.armed, found.alerts),
+        alerts=alerts_view(found.armed, found.alerts, found.deliveries),
     )
 
 

@@ -316,6 +316,22 @@ class ArmedAlert(View):
     due_at: Instant
 
 
+class AlertDelivery(View):
+    """What brings an alert to a channel.
+
+    Attributes:
+        channel: The channel.
+        workflow_id: The workflow that delivers it; ``None`` once that was deleted.
+        status: The status of that workflow: ``completed`` when it is delivered.
+        delivered_at: When it was delivered.
+    """
+
+    channel: str
+    workflow_id: str | None
+    status: RunStatus | None
+    delivered_at: Instant | None
+
+
 class Alert(View):
     """An alert that was fired; the other attributes are those of :class:`ArmedAlert`.
 
@@ -324,6 +340,7 @@ class Alert(View):
         task_queue: The task queue of the workflow, or of the activity.
         text: What has come near, in words.
         fired_at: When it was fired: at ``due_at`` or shortly afterwards, never before.
+        deliveries: What brings it to the channels of its policy.
     """
 
     alert_id: str
@@ -340,6 +357,7 @@ class Alert(View):
     deadline_at: Instant | None
     due_at: Instant
     fired_at: Instant
+    deliveries: tuple[AlertDelivery, ...] = ()
 
 
 class AlertsView(View):

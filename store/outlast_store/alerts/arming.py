@@ -62,6 +62,9 @@ def arm(
             previous = new[previous]
         # What a run takes over from the one before it has its own rule.
         since = NEVER if before is None and previous is None else now
+        if before is not None and before["alerts"] != row["alerts"]:
+            # A rule has just found the run: what it should have told already is told now.
+            since = NEVER
         _compare(run_id, RUN, was, marks, since, removed, added)
         if before is None and previous is not None:
             passed = {key: mark for key, mark in marks.items() if key[0] in OF_CHAINS and mark.due_at <= now}

@@ -58,7 +58,12 @@ def marks_of_run(run: Columns) -> Marks:
     stored = read_stored(run["alerts"])
     if stored is None:
         return found
-    policy, since = stored
+    for policy in stored.policies:
+        _add_marks_of_run(found, run, policy, stored.since)
+    return found
+
+
+def _add_marks_of_run(found: Marks, run: Columns, policy: AlertPolicy, since: int) -> None:
     for kind, begun_at in ((AlertKind.EXECUTION, since), (AlertKind.RUN, run["created_at"])):
         deadline, timeout = run[f"{kind}_deadline_at"], run[f"{kind}_timeout"]
         if deadline is not None:
@@ -73,7 +78,6 @@ def marks_of_run(run: Columns) -> Marks:
     at = policy.at_instant_us
     if at is not None and at > since:
         found[AlertKind.AT_INSTANT.value, iso(at)] = Mark(0, at, None)
-    return found
 
 
 def marks_of_activity(activity: Columns) -> Marks:
@@ -125,8 +129,8 @@ def _add_waits(found: Marks, policy: AlertPolicy, since: int) -> None:
         found[AlertKind.AFTER.value, name] = Mark(0, since + wait, None)
 
 
-def policy_of(run: RunRow, activity: ActivityRow | None) -> AlertPolicy | None:
-    """Return the policy of a run, or of one of its activities; ``None`` if there is none that can be read.
+def policies_of(run: RunRow, activity: ActivityRow | None) -> tuple[AlertPolicy, ...]:
+    """Return the policies of a run, or that of one of its activities; none if they cannot be read.
 
     Args:
         run: The run.
@@ -134,9 +138,9 @@ def policy_of(run: RunRow, activity: ActivityRow | None) -> AlertPolicy | None:
     """
     if activity is not None:
         options = _options(activity.options)
-        return options.alerts if options is not None else None
+        return () if options is None or options.alerts is None else (options.alerts,)
     stored = read_stored(run.alerts) if run.alerts is not None else None
-    return stored[0] if stored is not None else None
+    return () if stored is None else stored.policies
 
 
 def alert_of(
@@ -188,8 +192,8 @@ def alert_of_end(
         alert_id: The alert's id.
         now: The instant, in microseconds.
     """
-    policy, alert_kind = policy_of(run, activity), KIND_OF.get(kind)
-    if policy is None or alert_kind is None or not policy.tells_of_the_end or not policy.covers(alert_kind):
+    policies, alert_kind = policies_of(run, activity), KIND_OF.get(kind)
+    if alert_kind is None or not any(one.tells_of_the_end and one.covers(alert_kind) for one in policies):
         return None
     attempt = 0
     if activity is not None and alert_kind is not AlertKind.SCHEDULE_TO_CLOSE:
@@ -228,7 +232,7 @@ def check_alerts(run: RunRow) -> None:
     stored = read_stored(run.alerts) if run.alerts is not None else None
     if stored is None:
         return
-    policy, since = stored
+    policy, since = stored.policies[0], stored.since
     there = {
         AlertKind.EXECUTION: run.execution_deadline_at,
         AlertKind.RUN: run.run_timeout,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
+import orjson
 from sqlalchemy import Connection
 
 from outlast_store.alerts.marks import OF_CHAINS, RUN
@@ -17,6 +19,7 @@ _OF_RUN: Final = select(
     tables.alerts,
     f"run_id = ? OR (scope = ? AND activity_id = ? AND kind IN ({marks([*OF_CHAINS])})) ORDER BY alert_id DESC LIMIT ?",
 )
+_IDS_IN_A_READ: Final = 500
 
 
 def find_armed(connection: Connection, run_id: str, limit: int) -> list[AlertTimerRow]:
@@ -71,3 +74,56 @@ def read_page(
     wanted = {text: value for text, value in given.items() if value is not None}
     text = select(tables.alerts, f"{' AND '.join(wanted) or '1 = 1'} ORDER BY alert_id DESC LIMIT ?")
     return [AlertRow(*row) for row in fetch(connection, text, (*wanted.values(), limit))]
+
+
+class DeliveryState(NamedTuple):
+    """How far a delivery is.
+
+    Attributes:
+        status: The status of its workflow.
+        closed_at: When that ended, in microseconds.
+    """
+
+    status: str
+    closed_at: int | None
+
+
+def named_deliveries(alert: AlertRow) -> dict[str, str | None]:
+    """Return by channel the workflow that delivers an alert; ``None`` for one that was deleted since."""
+    return orjson.loads(alert.deliveries) if alert.deliveries is not None else {}
+
+
+def read_page_with_deliveries(
+    connection: Connection, /, before: str | None, limit: int, **filters: str | None
+) -> tuple[list[AlertRow], dict[str, DeliveryState]]:
+    """Return what :func:`read_page` does, and how far the deliveries of these alerts are.
+
+    Args:
+        connection: Where to read.
+        before: The id of the alert to continue after.
+        limit: Rows at most.
+        **filters: The filters of :func:`read_page`.
+    """
+    rows = read_page(connection, before, limit, **filters)
+    return rows, read_deliveries(connection, rows)
+
+
+def read_deliveries(connection: Connection, alerts: Sequence[AlertRow]) -> dict[str, DeliveryState]:
+    """Return by workflow id how far the deliveries of some alerts are.
+
+    Args:
+        connection: Where to read.
+        alerts: The alerts.
+    """
+    wanted = {one for alert in alerts for one in named_deliveries(alert).values() if one is not None}
+    found: dict[str, DeliveryState] = {}
+    ids = sorted(wanted)
+    for start in range(0, len(ids), _IDS_IN_A_READ):
+        part = ids[start : start + _IDS_IN_A_READ]
+        text = (
+            "SELECT i.workflow_id, r.status, r.closed_at FROM workflow_instances i "
+            f"JOIN workflow_runs r ON r.run_id = i.current_run_id WHERE i.workflow_id IN ({marks(part)})"
+        )
+        for workflow_id, status, closed_at in fetch(connection, text, tuple(part)):
+            found[workflow_id] = DeliveryState(status, closed_at)
+    return found

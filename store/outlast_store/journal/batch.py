@@ -11,7 +11,7 @@ they are written, and :mod:`outlast_store.journal.open_items` what is open in a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Table
@@ -169,6 +169,7 @@ class Batch(LockedRows):
         self._alerts: dict[tuple[Any, ...], AlertRow] = {}
         self._disarmed: list[AlertTimerKey] = []
         self._missed_alerts: list[AlertTimerRow] = []
+        self._at_end: list[Callable[[frozenset[str]], None]] = []
         self._due: list[int] = []
         self._touched = False
 
@@ -355,10 +356,18 @@ class Batch(LockedRows):
         self._touched = True
         self._stream_items.append(tuple(vars(row).values()))
 
-    def fire_alert(self, row: AlertRow) -> None:
-        """Insert the row of an alert, unless its mark was fired before."""
+    def add_instance(self, row: InstanceRow) -> None:
+        """Insert the instance of a workflow id that nobody else can have."""
+        self.instance_rows[row.workflow_id] = Entry(row, None)
+
+    def fire_alert(self, row: AlertRow) -> bool:
+        """Insert the row of an alert, unless its mark was fired before; return whether this batch has not done so."""
         self._touched = True
-        self._alerts.setdefault(row.once, row)
+        return self._alerts.setdefault(row.once, row) is row
+
+    def at_end(self, step: Callable[[frozenset[str]], None]) -> None:
+        """Call a step before the batch is written, with the ids of the alerts that it has fired."""
+        self._at_end.append(step)
 
     def fired(self, row: AlertRow) -> bool:
         """Return whether this batch has fired the same mark already."""
@@ -400,6 +409,8 @@ class Batch(LockedRows):
             StaleRows: A cached row was not what the database holds. PostgreSQL says so by an error of its own.
         """
         raw, statements = self.raw, self._statements
+        if self._alerts:
+            self._insert_alerts()
         if self._unconfirmed:
             keys = [(key,) for key in sorted(self._unconfirmed)]
             statements.delete(raw, tables.workflow_instances, ("workflow_id",), keys)
@@ -430,17 +441,17 @@ class Batch(LockedRows):
         for activity in self.activity_rows.values():
             if ALERTS in activity.row.options:
                 activities.append((activity.row.__dict__, activity.before))
-        if runs or activities or self._disarmed or self._alerts:
-            self._write_alerts(runs, activities)
+        if runs or activities or self._disarmed:
+            self._due += arm(raw, statements, self.now, runs, activities, self._disarmed)
 
-    def _write_alerts(self, runs: Sequence[Changed], activities: Sequence[Changed]) -> None:
-        """Write the alerts that were fired, and arm and disarm those of rows with a policy."""
-        self._due += arm(self.raw, self._statements, self.now, runs, activities, self._disarmed)
-        if self._alerts:
-            rows = {row.alert_id: row for row in self._alerts.values()}
-            new = [tuple(vars(row).values()) for row in rows.values()]
-            made = self._statements.insert_new(self.raw, tables.alerts, new)
-            self._alerts = {row.once: row for alert_id, row in rows.items() if alert_id in made}
+    def _insert_alerts(self) -> None:
+        """Write the alerts that were fired, and do what is to be done about them."""
+        rows = {row.alert_id: row for row in self._alerts.values()}
+        new = [tuple(vars(row).values()) for row in rows.values()]
+        made = frozenset(self._statements.insert_new(self.raw, tables.alerts, new))
+        self._alerts = {row.once: row for alert_id, row in rows.items() if alert_id in made}
+        for step in self._at_end:
+            step(made)
 
     def _write_streams(self, rows: StreamRows) -> None:
         """Write the streams and their new items. A stream that nothing was written to after all is not made."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from outlast_store.alerts.reads import find_alerts, find_armed
+from outlast_store.alerts.reads import DeliveryState, find_alerts, find_armed, read_deliveries
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import columns_of, fetch, marks, select
 from outlast_store.reads.activities import find_open_activities
@@ -85,6 +85,7 @@ class StoredDescription:
     """The workflow ids of the first forks of the workflow that there are still."""
     armed: list[AlertTimerRow] = field(default_factory=list)
     alerts: list[AlertRow] = field(default_factory=list)
+    deliveries: dict[str, DeliveryState] = field(default_factory=dict)
     """Those that were fired, the newest first."""
     hold_ups: dict[Place, str | None] = field(default_factory=dict)
     """What holds up the run or its activities in the lines in which they stand."""
@@ -133,6 +134,7 @@ def describe_run(
         attention = needs_of(connection, [run_id] if is_open else [], now, polled)
         recorded = find_failures(connection, run_id, failures)
         activities = find_open_activities(connection, run_id) if is_open else []
+        alerts = find_alerts(connection, run_id, run.first_run_id, MOST_ALERTS)
         return StoredDescription(
             run=run,
             run_count=run_count,
@@ -151,7 +153,8 @@ def describe_run(
             ahead=count_ahead(connection, run) if run.queued_at is not None else None,
             forks=find_forks(connection, workflow_id, MOST_FORKS),
             armed=find_armed(connection, run_id, MOST_ALERTS) if is_open else [],
-            alerts=find_alerts(connection, run_id, run.first_run_id, MOST_ALERTS),
+            alerts=alerts,
+            deliveries=read_deliveries(connection, alerts),
             hold_ups=_hold_ups(connection, run, activities, polled, now),
         )
 

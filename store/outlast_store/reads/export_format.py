@@ -11,8 +11,9 @@
 Each object is a row, and its names are the columns'. Instants are ISO 8601 (UTC), and the two timeouts of a run are
 seconds. JSON text is embedded as JSON, exactly as stored (encoded, if a codec was used). Null values are left out, and
 so is ``run_id`` below the run itself. The streams of a chain and their items are in the document of its first run;
-there ``run_id`` says which run wrote an item. Two things are never exported: what only a run under way has (owner,
-fence, wake-up, attention), and the index of search attributes, which follows from those in the run's row.
+there ``run_id`` says which run wrote an item. Never exported are what only a run under way has (owner, fence, wake-up,
+attention), the workflows of this database that deliver its alerts, and the index of search attributes, which follows
+from those in the run's row.
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ UNDER_WAY: Final = frozenset(
         "owner_id", "fence", "owner_losses", "wake_at", "not_before", "start_delayed", "inbox", "cascade_at",
         "next_deadline_at", "attention", "attention_since", "last_seq", "last_event_at", "history_bytes",
         "claimed_by", "cancel_requested", "heartbeat_deadline_at", "queued_at", "slot_queue", "start_deadline_at",
+        "deliveries",
     }
 )  # fmt: skip
-"""Columns that only a run under way needs, or whose values follow from its events."""
+"""Columns that only a run under way needs, whose values follow from its events, or that name other workflows."""
 
 _JSON: Final = frozenset(
     {

@@ -495,6 +495,7 @@ class AlertRow(Row):
         fired_at: When it was fired, in microseconds.
         acknowledged_at: When somebody first said that he has seen it, in microseconds.
         acknowledged_by: Who that was.
+        deliveries: By channel the workflow that delivers it, as JSON; null once that workflow was deleted.
     """
 
     alert_id: str
@@ -513,6 +514,7 @@ class AlertRow(Row):
     fired_at: int
     acknowledged_at: int | None = None
     acknowledged_by: str | None = None
+    deliveries: str | None = None
 
     @property
     def once(self) -> tuple[str, int, int, str, str]:

@@ -514,6 +514,7 @@ alerts = _table(
     _int("fired_at"),
     _int_or_null("acknowledged_at"),
     _text_or_null("acknowledged_by"),
+    _text_or_null("deliveries"),
     # Each mark fires once: of a chain, of a run, or of an attempt of an activity.
     Index("ix_alerts_once", "scope", "activity_id", "attempt", "kind", "mark", unique=True),
     Index("ix_alerts_run", "run_id"),

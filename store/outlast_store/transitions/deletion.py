@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+import orjson
 from sqlalchemy import Connection
 
-from outlast_store.database.sql_text import fetch
+from outlast_store.database.sql_text import fetch, marks
 from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.reads.run_listing import GRACE_US
 from outlast_store.schema import tables
 from outlast_store.schema.ids import first_id_at
+from outlast_store.schema.rows import RunRow
 from outlast_workflow.errors.refusals import DeleteRefusedError
+from outlast_workflow.options.alerts import DELIVERY
 
 ROWS_IN_A_STEP: Final = 500
 
@@ -41,6 +44,8 @@ _ITEMS: Final = (
     "DELETE FROM stream_items WHERE first_run_id = ? AND (name, item_offset) IN "
     "(SELECT name, item_offset FROM stream_items WHERE first_run_id = ? LIMIT ?)"
 )
+
+_FORGET_DELIVERY: Final = "UPDATE alerts SET deliveries = replace(deliveries, ?, 'null') WHERE alert_id IN"
 
 
 class DeleteChainStep(BaseChange):
@@ -81,6 +86,8 @@ class DeleteChainStep(BaseChange):
                 f"children of workflow {self.workflow_id!r} await their close policy: "
                 "delete it again when a watchdog has seen to them"
             )
+        if run.workflow_type == DELIVERY and run.run_id == last.run_id:
+            self._forget_delivery(batch, run)
         for table in _MANY:
             keys = ", ".join(str(column.name) for column in table.primary_key)
             text = (
@@ -98,6 +105,15 @@ class DeleteChainStep(BaseChange):
             self._leave(batch, run.run_id)
         batch.execute("DELETE FROM workflow_runs WHERE run_id = ?", (run.run_id,))
         return True
+
+    def _forget_delivery(self, batch: Batch, run: RunRow) -> None:
+        """Let the alerts that it delivered name it no more; they are in its input, which goes with the first step."""
+        found = batch.scan("SELECT payload FROM history_events WHERE run_id = ? AND seq = 1", (run.run_id,))
+        for (payload,) in found:
+            _, alert_ids = orjson.loads(payload)["input"]
+            if alert_ids:
+                forget = f"{_FORGET_DELIVERY} ({marks(alert_ids)})"
+                batch.execute(forget, (f'"{run.workflow_id}"', *alert_ids))
 
     def _delete_streams(self, batch: Batch, first_run_id: str) -> bool:
         """Delete some items of the chain's streams, and then the streams; return whether all are gone."""

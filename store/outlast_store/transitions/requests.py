@@ -20,7 +20,6 @@ from collections.abc import Sequence
 
 import orjson
 
-from outlast_store.alerts.marks import document_of, policy_of
 from outlast_store.journal.batch import Batch
 from outlast_store.reads.requests import COLUMNS as _COLUMNS
 from outlast_store.reads.requests import KEY as _KEY
@@ -28,7 +27,7 @@ from outlast_store.reads.requests import LAST_RECORD as _LAST_RECORD
 from outlast_store.reads.requests import SELECT as _SELECT
 from outlast_store.reads.requests import WAITING as _WAITING
 from outlast_store.reads.requests import read_record as _read_record
-from outlast_store.schema.rows import ActivityRow, AlertRow, RequestKey, RequestRow, RunRow
+from outlast_store.schema.rows import RequestKey, RequestRow, RunRow
 from outlast_store.transitions.queued_runs import join_line
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.failures import failure_of
@@ -40,7 +39,6 @@ from outlast_workflow.history.events import (
     WorkflowTaskCompleted,
     stored_event,
 )
-from outlast_workflow.primitives.payloads import Payload
 
 OPEN, COMPLETED, REJECTED, DELIVERED, ANSWERED = "open", "completed", "rejected", "delivered", "answered"
 
@@ -177,23 +175,6 @@ def end_start_delay(batch: Batch, run: RunRow) -> None:
     else:
         run.start_delayed = False
         run.not_before = 0
-
-
-def signal_alert(batch: Batch, run: RunRow, activity: ActivityRow | None, alert: AlertRow) -> None:
-    """Tell an open run of an alert, where its policy names a signal; that ends no start delay and no backoff.
-
-    Args:
-        batch: The batch.
-        run: The run.
-        activity: The activity that the alert is about, if it is about one.
-        alert: The alert.
-    """
-    policy = policy_of(run, activity)
-    if policy is None or policy.signal is None:
-        return
-    batch.append(run, SignalReceived(policy.signal, Payload(orjson.dumps([document_of(alert)]))))
-    if run.not_before <= batch.now:
-        run.wake(batch.now)
 
 
 # --- updates --------------------------------------------------------------------------------------------------------

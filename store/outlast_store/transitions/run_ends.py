@@ -20,6 +20,7 @@ from outlast_store.journal.batch import Batch
 from outlast_store.schema.rows import FailureRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.activity_ends import cancel_activity
+from outlast_store.transitions.alerts.firing import fire_alert
 from outlast_store.transitions.new_runs import (
     add_next_run,
     first_event,
@@ -248,7 +249,7 @@ def time_out_run(batch: Batch, run: RunRow, passed: PassedDeadline) -> None:
     if run.alerts is not None:
         alert = alert_of_end(kind, deadline_at, run, None, alert_id=batch.ids.next(), now=batch.now)
         if alert is not None:
-            batch.fire_alert(alert)
+            fire_alert(batch, run, None, alert, ends=True)
     close_run(batch, run, event, RunStatus.TIMED_OUT, by=kind.value, failure=failure)
 
 

@@ -14,7 +14,7 @@ from outlast_store.alerts.marks import marks_of_run
 from outlast_store.schema import tables
 from outlast_store.schema.rows import AlertTimerRow
 from outlast_store.transitions import run_ends
-from outlast_store.transitions.requests import signal_alert
+from outlast_store.transitions.alerts.firing import tell
 from outlast_watchdog import alerts
 from outlast_workflow.options.alerts import ENFORCED, AlertPolicy
 
@@ -122,7 +122,7 @@ def alerts_are_told_twice(stack: ExitStack) -> None:
         fired = right(self, batch)
         for alert in fired.alerts:
             activity = batch.activity(alert.run_id, alert.activity_id) if alert.activity_id else None
-            signal_alert(batch, batch.run(alert.run_id), activity, alert)
+            tell(batch, batch.run(alert.run_id), activity, alert)
         return fired
 
     patch(stack, alerts.FireAlerts, "apply", wrong)

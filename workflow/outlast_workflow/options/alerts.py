@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final, Never, Self
+from typing import Any, Final, NamedTuple, Never, Self
 
 import orjson
 
@@ -22,6 +23,10 @@ from outlast_workflow.primitives.enums import AlertKind
 from outlast_workflow.primitives.times import from_datetime, iso, microseconds, to_datetime
 from outlast_workflow.primitives.value_object import Value
 
+DELIVERY: Final = "outlast.deliver"
+"""The type of the workflows that deliver alerts."""
+MOST_CHANNELS: Final = 20
+"""How many channels a policy names at most: each gets a delivery."""
 MOST_MARKS: Final = 20
 """How many marks a policy has at most: each is a row while its deadline lies ahead."""
 ENFORCED: Final = "100%"
@@ -35,6 +40,10 @@ DEADLINES: Final = (
 )
 """The kinds of deadlines that ``kinds`` may name."""
 _MILLION: Final = 1_000_000
+_RULES: Final = "rules"
+_CHANNEL: Final = re.compile("[A-Za-z0-9_-]{1,64}")
+MOST_RULES_OF_A_RUN: Final = 20
+"""How many policies of rules a workflow's row holds at most."""
 OF_WORKFLOWS: Final = DEADLINES[:3]
 OF_ACTIVITIES: Final = DEADLINES[2:]
 
@@ -53,6 +62,8 @@ class AlertPolicy(Value):
         kinds: The deadlines that ``at`` and ``before`` are about: ``execution``, ``run`` and ``schedule_to_start`` of
             workflows, ``schedule_to_start``, ``start_to_close`` and ``schedule_to_close`` of activities; by default all
             that are set.
+        channels: The names of channels to which it is delivered; ``Worker(alert_channels=…)`` and
+            ``outlast watchdog --alerts`` say what stands behind a name.
         signal: The signal that tells the workflow itself. Its argument is a dict that says what came near when.
 
     Durations take seconds (int, float) or a timedelta.
@@ -61,14 +72,15 @@ class AlertPolicy(Value):
         InvalidOptionError: A field is out of range, or there is nothing to tell.
     """
 
-    __slots__ = ("after", "at", "at_instant", "at_instant_us", "before", "kinds", "signal")
-    fields = ("at", "before", "after", "at_instant", "kinds", "signal")
+    __slots__ = ("after", "at", "at_instant", "at_instant_us", "before", "channels", "kinds", "signal")
+    fields = ("at", "before", "after", "at_instant", "kinds", "channels", "signal")
 
     at: tuple[int | float, ...]
     before: tuple[int | float, ...]
     after: tuple[int | float, ...]
     at_instant: datetime | None
     kinds: tuple[AlertKind, ...] | None
+    channels: tuple[str, ...]
     signal: str | None
     at_instant_us: int | None
 
@@ -80,6 +92,7 @@ class AlertPolicy(Value):
         after: Iterable[float | timedelta] = (),
         at_instant: datetime | None = None,
         kinds: Iterable[AlertKind | str] | None = None,
+        channels: Iterable[str] = (),
         signal: str | None = None,
         **unknown: Never,
     ) -> None:
@@ -104,7 +117,12 @@ class AlertPolicy(Value):
         if signal is not None:
             signal = validate_name("alert signal", signal, segment=True)
             refuse_reserved("alert signal", signal, field="signal")
-        self._fill(shares, leads, waits, instant, named, signal)
+        told = tuple(channel_name(one) for one in _several("channels", channels))
+        if len(told) > MOST_CHANNELS or len(set(told)) < len(told):
+            raise InvalidOptionError(
+                f"alert channels are at most {MOST_CHANNELS} names, each of them once", field="channels"
+            )
+        self._fill(shares, leads, waits, instant, named, told, signal)
         names = [name_of_share(one) for one in shares]
         names += [name_of_lead(one) for one in leads] + [name_of_wait(one) for one in waits]
         doubled = sorted({name for name in names if names.count(name) > 1})
@@ -123,6 +141,7 @@ class AlertPolicy(Value):
         after: tuple[int | float, ...],
         at_instant: int | None,
         kinds: tuple[AlertKind, ...] | None,
+        channels: tuple[str, ...],
         signal: str | None,
     ) -> None:
         self._set(
@@ -132,6 +151,7 @@ class AlertPolicy(Value):
                 "after": after,
                 "at_instant": None if at_instant is None else to_datetime(at_instant),
                 "kinds": kinds,
+                "channels": channels,
                 "signal": signal,
                 "at_instant_us": at_instant,
             }
@@ -165,9 +185,29 @@ class AlertPolicy(Value):
         return [(name_of_wait(wait), microseconds(wait)) for wait in self.after]
 
     @property
+    def has_marks(self) -> bool:
+        """Whether it has anything to tell of: a row that only rules have given alerts has no policy of its own."""
+        return bool(self.at or self.before or self.after) or self.at_instant_us is not None
+
+    @property
     def tells_of_the_end(self) -> bool:
         """Whether it has the mark of a deadline that is enforced."""
         return 1 in self.at
+
+    def asks_for(self, kind: str, mark: str) -> bool:
+        """Return whether it has a mark.
+
+        Args:
+            kind: The deadline that the mark is about, or ``after`` or ``at_instant``.
+            mark: Its name.
+        """
+        if kind == AlertKind.AFTER:
+            return mark in map(name_of_wait, self.after)
+        if kind == AlertKind.AT_INSTANT:
+            return self.at_instant_us is not None and mark == iso(self.at_instant_us)
+        if not self.covers(AlertKind(kind)):
+            return False
+        return mark in map(name_of_share, self.at) or mark in map(name_of_lead, self.before)
 
     def to_document(self) -> dict[str, Any]:
         """Return the policy as a JSON document, durations in seconds, without what was not given."""
@@ -178,6 +218,8 @@ class AlertPolicy(Value):
             document["at_instant"] = iso(self.at_instant_us)
         if self.kinds is not None:
             document["kinds"] = [kind.value for kind in self.kinds]
+        if self.channels:
+            document["channels"] = list(self.channels)
         if self.signal is not None:
             document["signal"] = self.signal
         return document
@@ -193,6 +235,7 @@ class AlertPolicy(Value):
             tuple(document.get("after", ())),
             None if at_instant is None else from_datetime(datetime.fromisoformat(at_instant)),
             None if kinds is None else tuple(AlertKind(kind) for kind in kinds),
+            tuple(document.get("channels", ())),
             document.get("signal"),
         )
         return policy
@@ -216,6 +259,20 @@ def read_policy(document: Any) -> AlertPolicy:
                 "alerts at_instant must be an instant by ISO 8601", field="at_instant"
             ) from None
     return AlertPolicy(**given)
+
+
+def channel_name(name: Any) -> str:
+    """Return the name of a channel.
+
+    Raises:
+        InvalidOptionError: It is none.
+    """
+    if not isinstance(name, str) or not _CHANNEL.fullmatch(name):
+        raise InvalidOptionError(
+            f"an alert channel is named by 1 to 64 letters, digits, - and _, not {name!r:.80}",
+            field="channels",
+        )
+    return name
 
 
 def name_of_share(share: float) -> str:
@@ -327,16 +384,30 @@ def _kind(value: Any) -> AlertKind:
     return AlertKind(value)
 
 
+class StoredAlerts(NamedTuple):
+    """What a workflow's row says of alerts.
+
+    Attributes:
+        policies: Its own policy, and those that rules of operators have added; one at least.
+        since: When the first run of the chain was created, in microseconds.
+    """
+
+    policies: tuple[AlertPolicy, ...]
+    since: int
+
+
 @lru_cache(maxsize=1024)
-def read_stored(text: str) -> tuple[AlertPolicy, int] | None:
-    """Return the policy of a workflow's row and since when its chain counts; ``None`` if it cannot be read. Cached.
+def read_stored(text: str) -> StoredAlerts | None:
+    """Return what a workflow's row says; ``None`` if it cannot be read. Cached.
 
     Args:
-        text: What :func:`stored` has written.
+        text: What :func:`stored` and :func:`with_rule` have written.
     """
     try:
         document = orjson.loads(text)
-        return AlertPolicy.from_document(document), int(document["since"])
+        own = AlertPolicy.from_document(document)
+        rules = tuple(AlertPolicy.from_document(rule) for rule in document.get(_RULES, ()))
+        return StoredAlerts((own, *rules) if own.has_marks else rules, int(document["since"]))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -349,6 +420,22 @@ def stored(policy: AlertPolicy, since: int) -> str:
         since: When the first run of the chain was created, in microseconds.
     """
     return orjson.dumps({**policy.to_document(), "since": since}).decode()
+
+
+def with_rule(text: str | None, policy: AlertPolicy, since: int) -> str | None:
+    """Return the text of a row to which a rule adds its policy; ``None`` if the row has it, or no room for it.
+
+    Args:
+        text: The text of the row, if it has one.
+        policy: The policy of the rule.
+        since: When the first run of the chain was created, in microseconds; it counts where the row has no text.
+    """
+    document = {"since": since} if text is None else orjson.loads(text)
+    rules, rule = document.setdefault(_RULES, []), policy.to_document()
+    if rule in rules or len(rules) == MOST_RULES_OF_A_RUN:
+        return None
+    rules.append(rule)
+    return orjson.dumps(document).decode()
 
 
 def dated(text: str, since: int) -> str:

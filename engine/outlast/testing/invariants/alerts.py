@@ -44,8 +44,9 @@ def check_alerts(
         activity = by_key.get((timer.run_id, timer.activity_id))
         for what in _check_timer(timer, runs.get(timer.run_id), activity, newest):
             yield f"alert {timer.kind} {timer.mark} of run {timer.run_id}", what
+    workflows = {run.workflow_id: run.workflow_type for run in runs.values()}
     for alert in alerts:
-        for what in _check_alert(alert, runs.get(alert.run_id)):
+        for what in _check_alert(alert, runs.get(alert.run_id), workflows):
             yield f"alert {alert.alert_id}", what
     for run in runs.values():
         subjects: list[tuple[int, Expected]] = [(0, _of_run(run))]
@@ -80,9 +81,12 @@ def _check_timer(
         yield f"is armed for {iso(timer.due_at)}, but its deadline says {iso(due_at)}"
 
 
-def _check_alert(alert: AlertRow, run: RunRow | None) -> Iterator[str]:
+def _check_alert(alert: AlertRow, run: RunRow | None, workflows: Mapping[str, str]) -> Iterator[str]:
     if alert.fired_at < alert.due_at:
         yield f"was fired {alert.due_at - alert.fired_at} µs early"
+    for channel, workflow_id in orjson.loads(alert.deliveries or "{}").items():
+        if workflow_id is not None and workflows.get(workflow_id) != "outlast.deliver":
+            yield f"is delivered to {channel} by {workflow_id}, which is not there"
     if run is None:
         # A chain is deleted in steps, and its alerts go before their run.
         yield "was fired for a run that is gone"
@@ -96,8 +100,16 @@ def _check_alert(alert: AlertRow, run: RunRow | None) -> Iterator[str]:
 def _of_run(run: RunRow) -> Expected:
     if run.closed_at is not None or run.alerts is None:
         return {}
-    policy = orjson.loads(run.alerts)
-    since, found = policy["since"], Expected()
+    document = orjson.loads(run.alerts)
+    found = Expected()
+    # A rule that found the run has added its policy to the run's own.
+    for policy in (document, *document.get("rules", ())):
+        found |= _of_policy(run, policy, document["since"])
+    return found
+
+
+def _of_policy(run: RunRow, policy: dict[str, Any], since: int) -> Expected:
+    found = Expected()
     if run.execution_deadline_at is not None:
         total = min(run.execution_deadline_at - since, run.execution_timeout or run.execution_deadline_at)
         found |= _marks(policy, "execution", run.execution_deadline_at, total)

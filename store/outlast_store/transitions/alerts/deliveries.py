@@ -1,0 +1,107 @@
+"""Deliveries: the workflows that bring alerts to their channels, started in the transaction that fires the alerts.
+
+All alerts that a batch fires for a channel share its deliveries, a hundred each. What a delivery is given is the name
+of its channel and the ids of its alerts. Each channel has a task queue of its own, so that whoever serves a channel
+gets its deliveries only, and one that nobody serves is seen as any task queue without a worker is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from outlast_store.alerts.channels import delivery_id, task_queue_of
+from outlast_store.journal.batch import Batch
+from outlast_store.schema.rows import AlertRow
+from outlast_store.transitions.new_runs import first_run, new_instance, new_seed, started_event
+from outlast_workflow.options.alerts import DELIVERY
+from outlast_workflow.options.start import StartOptions
+from outlast_workflow.primitives.payloads import Payload
+
+ALERTS_IN_A_DELIVERY: Final = 100
+EXECUTION_TIMEOUT_S: Final = 86_400
+"""How long an endpoint may be away. A delivery that is not through by then has failed, and can be reset."""
+_MEMO: Final = "deliveries"
+
+
+def delivery_options() -> StartOptions:
+    """Return the options of a delivery's start."""
+    return StartOptions(execution_timeout=EXECUTION_TIMEOUT_S, priority=0)
+
+
+@dataclass(slots=True)
+class _Delivery:
+    """A delivery that a batch is to start."""
+
+    channel: str
+    workflow_id: str
+    alert_ids: list[str] = field(default_factory=list)
+
+
+class Deliveries:
+    """The deliveries that one batch starts.
+
+    Args:
+        batch: The batch.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._last: dict[str, _Delivery] = {}
+        self._all: list[_Delivery] = []
+
+    @classmethod
+    def of(cls, batch: Batch) -> Deliveries:
+        """Return the deliveries of a batch, which starts them at its end."""
+        found: Deliveries | None = batch.memo.get(_MEMO)
+        if found is None:
+            found = batch.memo[_MEMO] = cls(batch)
+            batch.at_end(found.start)
+        return found
+
+    def add(self, alert: AlertRow, channels: Iterable[str]) -> None:
+        """Let an alert be delivered, and note in it by what.
+
+        Args:
+            alert: The alert.
+            channels: The channels to which it goes.
+        """
+        named: dict[str, str] = {}
+        for channel in channels:
+            delivery = self._last.get(channel)
+            if delivery is None or len(delivery.alert_ids) == ALERTS_IN_A_DELIVERY:
+                delivery = _Delivery(channel, delivery_id(channel, self._batch.ids.next()))
+                self._last[channel] = delivery
+                self._all.append(delivery)
+            delivery.alert_ids.append(alert.alert_id)
+            named[channel] = delivery.workflow_id
+        alert.deliveries = orjson.dumps(named).decode()
+
+    def start(self, fired: frozenset[str]) -> None:
+        """Start those deliveries that have something to deliver.
+
+        Args:
+            fired: The ids of the alerts that the batch has fired: others may have come first with some marks.
+        """
+        batch, options = self._batch, delivery_options()
+        for delivery in self._all:
+            alert_ids = [alert_id for alert_id in delivery.alert_ids if alert_id in fired]
+            if not alert_ids:
+                continue
+            run = first_run(
+                run_id=batch.ids.next(),
+                workflow_id=delivery.workflow_id,
+                workflow_type=DELIVERY,
+                task_queue=task_queue_of(delivery.channel),
+                options=options,
+                memo=None,
+                now=batch.now,
+                owner_id=None,
+            )
+            input = Payload(orjson.dumps([delivery.channel, alert_ids]))
+            batch.add_instance(new_instance(run))
+            row = batch.add_run(run)
+            batch.append(row, started_event(row, input=input, seed=new_seed(batch)))
