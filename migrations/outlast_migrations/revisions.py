@@ -11,7 +11,20 @@ from sqlalchemy.exc import OperationalError
 VERSION_TABLE: Final = "outlast_schema"
 """It is not Alembic's default name: an application may have its own tables and its own Alembic in the same database."""
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
+REVISIONS: Final = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+    "0006",
+    "0007",
+    "0008",
+    "0009",
+    "0010",
+    "0011",
+    "0012",
+)
 """Every version, oldest first; a test compares them with the files."""
 
 HEAD: Final = REVISIONS[-1]

@@ -158,7 +158,11 @@ async def _begin(env: TestEnvironment) -> None:
     await start(published, id="published")
     await start(limited, id="limited", options=bounded)
     alerts = AlertPolicy(
-        at=[0.000001, 0.8], before=[60], after=[1], at_instant=env.now() + timedelta(days=99)
+        at=[0.000001, 0.8],
+        before=[60],
+        after=[1],
+        at_instant=env.now() + timedelta(days=99),
+        channels=["oncall"],
     )
     await start(watched, id="watched", options=bounded.replace(alerts=alerts))
     await start(impatient, id="impatient")

@@ -19,5 +19,13 @@ PLANTED: Planted = [
     (FIRED.format("fired_at = due_at - 7", "kind = 'after'"), "was fired 7 µs early"),
     (FIRED.format("run_id = 'nobody'", "kind = 'after'"), "was fired for a run that is gone"),
     (FIRED.format("scope = 'elsewhere'", "kind = 'after'"), "is unique in elsewhere, but should be in"),
+    (
+        FIRED.format('deliveries = \'{"oncall": "nowhere"}\'', "kind = 'after'"),
+        "is delivered to oncall by nowhere, which is not there",
+    ),
+    (
+        FIRED.format('deliveries = \'{"oncall": "queued"}\'', "kind = 'after'"),
+        "is delivered to oncall by queued, which is not there",
+    ),
     (f"DELETE FROM alert_timers WHERE run_id = {RUN} AND {OF_RUN}", "is neither armed nor fired"),
 ]

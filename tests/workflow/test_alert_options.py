@@ -41,7 +41,10 @@ SECONDS = st.floats(min_value=0.001, max_value=1e6)
         ({"at": [0.8], "signal": ""}, "alert_signal", "must not be empty"),
         ({"at": [0.8], "signal": "outlast.x"}, "signal", "reserved"),
         ({"before": range(1, 23)}, "alerts", "at most 20 marks, not 22"),
-        ({"at": [0.8], "channels": ["oncall"]}, "channels", "AlertPolicy"),
+        ({"at": [0.8], "channels": ["on call"]}, "channels", "letters, digits, - and _"),
+        ({"at": [0.8], "channels": "oncall"}, "channels", "must be a list"),
+        ({"at": [0.8], "channels": ["oncall", "oncall"]}, "channels", "each of them once"),
+        ({"at": [0.8], "channels": map(str, range(21))}, "channels", "at most 20 names"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given: dict[str, Any], field: str, message: str) -> None:
@@ -53,8 +56,10 @@ def test_what_makes_no_sense_is_refused(given: dict[str, Any], field: str, messa
 def test_a_policy_is_a_value() -> None:
     one = AlertPolicy(
         at=[0.5, 1.0], before=[timedelta(minutes=10)], after=(3600,), kinds=["run"], signal="late"
-    )
-    assert one == AlertPolicy(at=(0.5, 1), before=[600], after=[3600.0], kinds=("run",), signal="late")
+    ).replace(channels=["oncall"])
+    assert one == AlertPolicy(
+        at=(0.5, 1), before=[600], after=[3600.0], kinds=("run",), signal="late"
+    ).replace(channels=("oncall",))
     assert one != one.replace(at=[0.5])
     assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one
     assert hash(one) == hash(one.replace())
@@ -100,8 +105,8 @@ def test_what_is_stored_is_what_was_given(
         return
     document = orjson.loads(orjson.dumps(policy.to_document()))
     assert AlertPolicy.from_document(document) == read_policy(document) == policy
-    assert read_stored(stored(policy, 5)) == (policy, 5)
-    assert read_stored(dated(stored(policy, 5), 7)) == (policy, 7)
+    assert read_stored(stored(policy, 5)) == ((policy,), 5)
+    assert read_stored(dated(stored(policy, 5), 7)) == ((policy,), 7)
     options = ActivityOptions(start_to_close_timeout=5, alerts=policy.replace(at_instant=None))
     assert ActivityOptions.from_snapshot(options.snapshot.json).alerts == options.alerts
 

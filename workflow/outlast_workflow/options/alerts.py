@@ -430,7 +430,7 @@ def with_rule(text: str | None, policy: AlertPolicy, since: int) -> str | None:
         policy: The policy of the rule.
         since: When the first run of the chain was created, in microseconds; it counts where the row has no text.
     """
-    document = {"since": since} if text is None else orjson.loads(text)
+    document: dict[str, Any] = {"since": since} if text is None else orjson.loads(text)
     rules, rule = document.setdefault(_RULES, []), policy.to_document()
     if rule in rules or len(rules) == MOST_RULES_OF_A_RUN:
         return None

@@ -22,8 +22,8 @@ from outlast_workflow.options.start import StartOptions
 from outlast_workflow.primitives.payloads import Payload
 
 ALERTS_IN_A_DELIVERY: Final = 100
-EXECUTION_TIMEOUT_S: Final = 86_400
-"""How long an endpoint may be away. A delivery that is not through by then has failed, and can be reset."""
+EXECUTION_TIMEOUT_S: Final = 7 * 86_400
+"""How long a delivery waits for somebody who serves its channel, and may be reset after it has failed."""
 _MEMO: Final = "deliveries"
 
 

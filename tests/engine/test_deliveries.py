@@ -1,0 +1,106 @@
+"""Deliveries: started in the transaction that fires the alerts, a hundred alerts each, and shown with their alerts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import orjson
+from tests.engine.conftest import MakeEnvironment
+
+from outlast import AlertPolicy, StartOptions, workflow
+from outlast.testing import TestEnvironment, check_database
+from outlast_store.database.sql_text import fetch
+
+
+@workflow.defn
+async def waiting() -> None:
+    await workflow.sleep(1000)
+
+
+async def deliveries(env: TestEnvironment) -> dict[str, list[list[str]]]:
+    """The alerts of each delivery, by channel."""
+    text = (
+        "SELECT e.payload FROM workflow_runs r JOIN history_events e ON e.run_id = r.run_id AND e.seq = 1 "
+        "WHERE r.workflow_type = 'outlast.deliver' ORDER BY r.run_id"
+    )
+    found: dict[str, list[list[str]]] = {}
+    for (payload,) in await env.client.runtime.read(fetch, text, ()):
+        channel, alert_ids = orjson.loads(payload)["input"]
+        found.setdefault(channel, []).append(alert_ids)
+    return found
+
+
+async def test_each_channel_gets_what_its_policy_names(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[waiting]) as env:
+        policy = AlertPolicy(at=[0.5, 1], channels=["oncall", "pager"])
+        handle = await env.client.start(
+            waiting, id="w", options=StartOptions(execution_timeout=100, alerts=policy)
+        )
+        await env.sleep(60)
+        [alert] = (await handle.describe()).alerts.fired
+        assert [one.channel for one in alert.deliveries] == ["oncall", "pager"]
+        assert await deliveries(env) == {"oncall": [[alert.alert_id]], "pager": [[alert.alert_id]]}
+        for one in alert.deliveries:
+            assert one.workflow_id is not None
+            assert one.status == "pending"
+            assert one.delivered_at is None
+            found = await env.client.handle(one.workflow_id).describe()
+            assert found.workflow_type == "outlast.deliver"
+            assert found.run.task_queue == f"outlast.alerts.{one.channel}"
+            assert found.execution_timeout_seconds == 7 * 86_400
+            assert found.run.priority == 0
+        await env.sleep(60)
+        # Nobody serves the channel.
+        found = await env.client.handle(str(alert.deliveries[0].workflow_id)).describe()
+        assert found.attention == ("no_poller",)
+        assert (await handle.describe()).run.status == "timed_out"
+        ended = (await env.client.alerts.list(workflow_id="w"))[0]
+        assert ended.mark == "100%"
+        assert (await deliveries(env))["pager"] == [[alert.alert_id], [ended.alert_id]]
+
+
+async def test_alerts_of_one_commit_share_deliveries_of_a_hundred(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[waiting]) as env:
+        policy = AlertPolicy(at_instant=env.now() + timedelta(seconds=100), channels=["oncall"])
+        for number in range(250):
+            await env.client.start(
+                "nobody", id=f"w-{number}", task_queue="nowhere", options=StartOptions(alerts=policy)
+            )
+        await env.sleep(200)
+        found = (await deliveries(env))["oncall"]
+        assert max(map(len, found)) == 100
+        assert len(found) <= 4
+        delivered = [alert_id for one in found for alert_id in one]
+        assert sorted(delivered) == sorted(one.alert_id for one in await env.client.alerts.list(limit=1000))
+        assert len(delivered) == 250
+
+
+async def test_what_was_fired_before_is_not_delivered_again(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[waiting]) as env:
+        policy = AlertPolicy(at=[1], channels=["oncall"], kinds=["execution"])
+        handle = await env.client.start(
+            waiting, id="w", options=StartOptions(execution_timeout=100, alerts=policy)
+        )
+        await env.sleep(150)
+        again = await handle.reset("first-workflow-task", execution_timeout=100)
+        await env.sleep(150)
+        assert (await again.describe()).run.status == "timed_out"
+        assert len(await env.client.alerts.list()) == 1
+        assert len((await deliveries(env))["oncall"]) == 1
+
+
+async def test_an_alert_forgets_a_delivery_that_is_deleted(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[waiting]) as env:
+        policy = AlertPolicy(after=[10], channels=["oncall", "pager"])
+        handle = await env.client.start(waiting, id="w", options=StartOptions(alerts=policy))
+        await env.sleep(20)
+        [alert] = (await handle.describe()).alerts.fired
+        assert alert.deliveries[0].workflow_id is not None
+        delivery = env.client.handle(alert.deliveries[0].workflow_id)
+        await delivery.terminate("not wanted")
+        await env.client.delete(delivery.workflow_id)
+        [alert] = (await handle.describe()).alerts.fired
+        gone, kept = alert.deliveries
+        assert (gone.channel, gone.workflow_id, gone.status) == ("oncall", None, None)
+        assert (kept.channel, kept.status) == ("pager", "pending")
+        assert await env.client.runtime.read(check_database) == []
