@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from outlast_dag.check.critical_path import CriticalPath
 from outlast_dag.mermaid import mermaid
+from outlast_dag.run.approvals import HANDLERS, Approvals, approvals_of
 from outlast_dag.run.interpreter import interpret
 from outlast_dag.spec.dag import DagSpec
 from outlast_workflow.data.signatures import CallSignature
@@ -38,13 +39,20 @@ class DagDefinition(RunReference[P, T]):
         warnings: Sequence[Problem] = (),
         module: str = "",
     ) -> None:
-        async def run(*args: Any) -> Any:
-            return await interpret(spec, args, signature)
+        async def run(approvals: Approvals, *args: Any) -> Any:
+            return await interpret(approvals, spec, args, signature)
 
         run.__name__ = run.__qualname__ = spec.name
         timeouts = {} if spec.timeout is None else {"run_timeout": spec.timeout}
         definition = WorkflowDefinition(
-            spec.name, None, run, signature, source, plain_input=True, timeouts=timeouts
+            spec.name,
+            approvals_of(spec.name),
+            run,
+            signature,
+            source,
+            HANDLERS,
+            plain_input=True,
+            timeouts=timeouts,
         )
         super().__init__(definition, run)
         self.spec = spec

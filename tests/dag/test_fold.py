@@ -10,6 +10,7 @@ from tests.dag.random_dags import draw_outcome, draw_spec
 
 from outlast_dag.description.fold import DagFold
 from outlast_dag.run.actions import Completed, Failed, NodeState
+from outlast_dag.run.approvals import HANDLERS, Approvals
 from outlast_dag.run.interpreter import follow, record_of
 from outlast_dag.run.progress import Progress
 from outlast_dag.spec.dag import DagSpec
@@ -50,14 +51,16 @@ class Live:
         self.cancelled: set[int] = set()
         self.progress: Progress | None = None
 
-        async def code(*arguments: Any) -> Any:
+        async def code(approvals: Approvals, *arguments: Any) -> Any:
             side_effect(lambda: record_of(spec), result_type=dict[str, Any])
             if interceptor:
                 side_effect(lambda: 1, result_type=int)
-            return await follow(spec, arguments, self.watch)
+            return await follow(approvals, spec, arguments, self.watch)
 
         signature = CallSignature(spec.name, (), (), var_positional="args")
-        definition = WorkflowDefinition(spec.name, None, code, signature, "here", plain_input=True)
+        definition = WorkflowDefinition(
+            spec.name, Approvals, code, signature, "here", HANDLERS, plain_input=True
+        )
         self.machine = WorkflowMachine(definition, "run", converter=CONVERTER, limits=StructuralLimits())
         self.pending: list[Event] = []
         started = WorkflowStarted("w", spec.name, "default", Payload.of([INPUT]), "run", 1, 1, 7, 5)

@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 
 from outlast_dag.run.actions import NodeState
+from outlast_dag.run.approvals import HANDLERS, Approvals
 from outlast_dag.run.documents import NAME, run_document
 from outlast_dag.run.interpreter import follow
 from outlast_dag.run.progress import Progress
@@ -96,7 +97,9 @@ class DagFold:
         code = self._document if workflow_type == NAME else self._recorded
         signature = CallSignature(workflow_type, (), (), var_positional="args")
         self._machine = WorkflowMachine(
-            WorkflowDefinition(workflow_type, None, code, signature, "history", plain_input=True),
+            WorkflowDefinition(
+                workflow_type, Approvals, code, signature, "history", HANDLERS, plain_input=True
+            ),
             run_id,
             converter=converter,
             limits=StructuralLimits(),
@@ -146,13 +149,13 @@ class DagFold:
         """Let go of the run."""
         self._machine.evict()
 
-    async def _recorded(self, *arguments: Any) -> Any:
+    async def _recorded(self, approvals: Approvals, *arguments: Any) -> Any:
         # In a replay the function is not called: the value is the recorded one.
         found: dict[str, Any] = side_effect(dict, result_type=dict[str, Any])
-        return await follow(read_spec(found["spec"]), arguments, self._watch)
+        return await follow(approvals, read_spec(found["spec"]), arguments, self._watch)
 
-    async def _document(self, document: Any, *arguments: Any) -> Any:
-        return await run_document(document, *arguments, watch=self._watch)
+    async def _document(self, approvals: Approvals, document: Any, *arguments: Any) -> Any:
+        return await run_document(approvals, document, *arguments, watch=self._watch)
 
     def _watch(self, progress: Progress) -> None:
         self.spec, self.progress = progress.spec, progress

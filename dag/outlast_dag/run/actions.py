@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+from outlast_dag.spec.conditions import Condition
 
 NodeState = Literal[
     "waiting",
@@ -62,22 +64,63 @@ class Cancelled:
 
 Outcome = Completed | Failed | Cancelled
 
+TIMED_OUT: Final = "TimeoutError"
+"""The type of the failure of a wait that was too long."""
+
+
+def too_late(message: str) -> Failed:
+    """Return the outcome of a wait, or of calls, that a timeout has ended.
+
+    Args:
+        message: What did not happen in time.
+    """
+    return Failed(TIMED_OUT, message, timed_out=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Begin a call. ``index`` is the position of a map's item; ``None`` for a node that has one call."""
+    """Begin a call, or a wait. What it is the node's kind says.
+
+    Attributes:
+        node: The node.
+        index: The position of a map's item, or of a call that is repeated; ``None`` for a node that begins once.
+        args: The arguments of a call; of a sleep the instant that it ends at, if it has one.
+        match: Which signals count, asked of the bound ``event`` and nothing else; ``None`` for all.
+    """
 
     node: str
     index: int | None
-    args: tuple[Any, ...]
+    args: tuple[Any, ...] = ()
+    match: Condition | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Ask a call to stop. Its outcome is offered all the same."""
+    """Ask a call or a wait to stop. Its outcome is offered all the same."""
 
     node: str
     index: int | None
+
+
+Timer = Literal["delay", "duration"]
+"""A timer of a node that repeats a call: before the next call, or for all of them together."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Begin a timer of a node."""
+
+    node: str
+    timer: Timer
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClearTimer:
+    """Forget a timer that was set and has not fired."""
+
+    node: str
+    timer: Timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +144,4 @@ class Finish:
     uncompensated: Sequence[str] = ()
 
 
-Action = Start | Cancel | Finish
+Action = Start | Cancel | SetTimer | ClearTimer | Finish

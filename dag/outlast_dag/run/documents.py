@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from outlast_dag.check.report import in_order, report
+from outlast_dag.run.approvals import HANDLERS, Approvals, approvals_of
 from outlast_dag.run.interpreter import follow
 from outlast_dag.run.progress import RUNS, Progress
 from outlast_dag.spec.dag import DagSpec
@@ -19,14 +20,17 @@ from outlast_workflow.errors.dags import Problem
 NAME: Final = "outlast.dag"
 
 
-async def _run(document: Any, *args: Any) -> Any:
-    return await run_document(document, *args)
+async def _run(approvals: Approvals, document: Any, *args: Any) -> Any:
+    return await run_document(approvals, document, *args)
 
 
-async def run_document(document: Any, *args: Any, watch: Callable[[Progress], None] | None = None) -> Any:
+async def run_document(
+    approvals: Approvals, document: Any, *args: Any, watch: Callable[[Progress], None] | None = None
+) -> Any:
     """Run the DAG that a document describes.
 
     Args:
+        approvals: The approvals of the run.
         document: The spec.
         *args: Its input.
         watch: Told of the progress before the DAG begins.
@@ -40,7 +44,7 @@ async def run_document(document: Any, *args: Any, watch: Callable[[Progress], No
     problems = side_effect(lambda: problems_of(spec), result_type=list[Problem])
     if problems:
         raise DagValidationError(spec.name, problems)
-    return await follow(spec, args, watch)
+    return await follow(approvals, spec, args, watch)
 
 
 def problems_of(spec: DagSpec) -> list[Problem]:
@@ -73,10 +77,11 @@ def unsupported(spec: DagSpec) -> Iterator[Problem]:
 any_dag: Final[RunReference[..., Any]] = RunReference(
     WorkflowDefinition(
         NAME,
-        None,
+        approvals_of(NAME),
         _run,
         CallSignature(NAME, ("spec",), (Any,), var_positional="args"),
         f"{_run.__code__.co_filename}:{_run.__code__.co_firstlineno}",
+        HANDLERS,
         plain_input=True,
     ),
     _run,

@@ -15,38 +15,36 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from outlast_dag.run.actions import Action, Cancelled, Completed, Failed, Finish, Outcome, Start
+from outlast_dag.run.actions import Action, Cancel, ClearTimer, Failed, Finish, SetTimer, Start, Timer
+from outlast_dag.run.approvals import Approvals
+from outlast_dag.run.calls import Calls, outcome_of
 from outlast_dag.run.progress import Progress
 from outlast_dag.run.values import DATA_ERROR
 from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Call
 from outlast_dag.spec.reading import read_spec
 from outlast_workflow.api.context import current_machine
 from outlast_workflow.api.current_run import limit
 from outlast_workflow.api.markers import set_reserved_attributes, side_effect
 from outlast_workflow.data.signatures import CallSignature
-from outlast_workflow.errors import ActivityTimeoutError, ApplicationError
+from outlast_workflow.errors import ApplicationError
 from outlast_workflow.errors.control_flow import CancelRun
 from outlast_workflow.errors.dags import DagDataError, DagFailedError, DagTimeoutError
 from outlast_workflow.loop.loop import DeterministicLoop
-from outlast_workflow.options.activity import ActivityOptions
 from outlast_workflow.options.search_attributes import OUTCOME_ATTRIBUTE
-from outlast_workflow.primitives.enums import CancellationType
 from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, from_iso, microseconds
-from outlast_workflow.run.activity_calls import ActivityFuture
 from outlast_workflow.run.machine import WorkflowMachine
 
 RESERVE_SUMMARY = "reserve before the deadline"
 """How the timer is labelled that ends a run in time to compensate. No id of a node has spaces."""
 
-STOPPING = ActivityOptions(cancellation_type=CancellationType.WAIT)
-"""A call that is asked to stop is waited for: only its handler knows what it did."""
 
-
-async def interpret(spec: DagSpec, arguments: Sequence[Any], signature: CallSignature | None = None) -> Any:
+async def interpret(
+    approvals: Approvals, spec: DagSpec, arguments: Sequence[Any], signature: CallSignature | None = None
+) -> Any:
     """Run a DAG, and return its result.
 
     Args:
+        approvals: The approvals of the run.
         spec: The DAG, as the code has it now; one that the run has recorded wins.
         arguments: The input, as plain JSON.
         signature: The types that the input is checked against before anything is scheduled.
@@ -60,15 +58,19 @@ async def interpret(spec: DagSpec, arguments: Sequence[Any], signature: CallSign
     machine = current_machine()
     if not machine.replaying and signature is not None:
         machine.converter.decode_args(machine.started.input, signature)
-    return await follow(_recorded(spec), arguments)
+    return await follow(approvals, _recorded(spec), arguments)
 
 
 async def follow(
-    spec: DagSpec, arguments: Sequence[Any], watch: Callable[[Progress], None] | None = None
+    approvals: Approvals,
+    spec: DagSpec,
+    arguments: Sequence[Any],
+    watch: Callable[[Progress], None] | None = None,
 ) -> Any:
     """Run a DAG whose spec the history has, and return its result.
 
     Args:
+        approvals: The approvals of the run.
         spec: The DAG.
         arguments: The input, as plain JSON.
         watch: Told of the progress before the DAG begins.
@@ -80,7 +82,7 @@ async def follow(
     if spec.timeout is not None and machine.started.run_timeout_seconds is None:
         # It was started by name, so nobody has told the start how long it may take.
         limit(spec.timeout)
-    run = _Run(spec, arguments)
+    run = _Run(approvals, spec, arguments)
     if watch is not None:
         watch(run.progress)
     return await run.result()
@@ -107,17 +109,19 @@ class _Run:
     """One run of a DAG.
 
     Args:
+        approvals: Its approvals.
         spec: The DAG.
         arguments: Its input.
     """
 
-    def __init__(self, spec: DagSpec, arguments: Sequence[Any]) -> None:
+    def __init__(self, approvals: Approvals, spec: DagSpec, arguments: Sequence[Any]) -> None:
         self.spec = spec
         self.machine = current_machine()
         self.progress = Progress(spec, arguments)
         self.nodes = spec.graph.nodes
-        self.options: dict[str, ActivityOptions] = {}
-        self.calls: dict[tuple[str, int | None], ActivityFuture[Any]] = {}
+        self.beginning = Calls(spec, approvals)
+        self.calls: dict[tuple[str, int | None], asyncio.Future[Any]] = {}
+        self.timers: dict[tuple[str, Timer], asyncio.Future[None]] = {}
         self.finish: Finish | None = None
         self.waiter: asyncio.Future[None] | None = None
         self.left = False
@@ -227,35 +231,37 @@ class _Run:
                 self.finish = action
                 if self.waiter is not None and not self.waiter.done():
                     self.waiter.set_result(None)
+            elif isinstance(action, SetTimer):
+                timer = self.beginning.timer(action.node, action.seconds)
+                self.timers[action.node, action.timer] = timer
+                timer.add_done_callback(partial(self.elapsed, action.node, action.timer))
+            elif isinstance(action, ClearTimer):
+                self.timers.pop((action.node, action.timer)).cancel()
             else:
+                assert isinstance(action, Cancel)
                 self.calls[action.node, action.index].cancel()
 
     def start(self, action: Start) -> None:
-        """Make a call, labelled with its node and the position of its item."""
+        """Begin a call or a wait."""
         name, index = action.node, action.index
-        node = self.nodes[name]
-        assert isinstance(node, Call)
-        options = self.options.get(name)
-        if options is None:
-            options = self.options[name] = self.spec.options_of(node).merged(STOPPING)
-        future = self.machine.calls.schedule(
-            node.type,
-            action.args,
-            None,
-            options,
-            None,
-            summary=name if index is None else f"{name}[{index}]",
-        )
+        future = self.beginning.begin(self.nodes[name], action)
         self.calls[name, index] = future
         future.add_done_callback(partial(self.ended, name, index))
 
     def ended(self, name: str, index: int | None, future: asyncio.Future[Any]) -> None:
-        """Tell the core how a call ended."""
-        outcome = outcome_of(future)
+        """Tell the core how a call or a wait ended."""
+        outcome = outcome_of(future, self.nodes[name])
         if self.left:
             return
         del self.calls[name, index]
         self.do(self.progress.offer(name, index, outcome))
+
+    def elapsed(self, name: str, timer: Timer, future: asyncio.Future[None]) -> None:
+        """Tell the core that a timer has fired."""
+        if self.left or self.timers.get((name, timer)) is not future:
+            return
+        del self.timers[name, timer]
+        self.do(self.progress.elapsed(name, timer))
 
 
 def until_deadline(machine: WorkflowMachine, reserve: int) -> int | None:
@@ -282,16 +288,3 @@ def cause_of(node: str, failure: Failed) -> BaseException:
     if failure.type == DATA_ERROR:
         return DagDataError(node, failure.message, item=failure.item)
     return ApplicationError(failure.message, type=failure.type)
-
-
-def outcome_of(future: asyncio.Future[Any]) -> Outcome:
-    """Return how a call ended."""
-    if future.cancelled():
-        return Cancelled()
-    error = future.exception()
-    if error is None:
-        return Completed(future.result())
-    cause = error.__cause__ or error
-    name = cause.type if isinstance(cause, ApplicationError) else type(cause).__name__
-    message = cause.message if isinstance(cause, ApplicationError) else str(cause)
-    return Failed(name, message, isinstance(error, ActivityTimeoutError), cause=error)

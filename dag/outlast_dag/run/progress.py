@@ -16,8 +16,9 @@ runs.
 **When the DAG ends badly.** Once nothing runs, how it ends is decided, and nothing changes that any more. Then what has
 completed is undone, the latest first, one after the other (:mod:`~outlast_dag.run.compensation`).
 
-**Order.** What may begin does so in topological order, and items in theirs. An outcome costs as much as the node has
-consumers; an item of a map costs the same however many there are.
+**Order.** Waits begin first, since they take no place among the ``max_parallel`` that run; then calls, each in
+topological order, and items in theirs. An outcome costs as much as the node has consumers; an item of a map costs the
+same however many there are.
 """
 
 from __future__ import annotations
@@ -39,19 +40,25 @@ from outlast_dag.run.actions import (
     NodeState,
     Outcome,
     Start,
+    Timer,
 )
 from outlast_dag.run.compensation import Compensation, Effect
 from outlast_dag.run.items import Items
+from outlast_dag.run.iterations import Iterations
 from outlast_dag.run.values import DATA_ERROR, DataError, Find, MissingError, holds, resolve
+from outlast_dag.run.waits import start_of_wait, wait_ended
 from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Call, Map, Node
+from outlast_dag.spec.nodes import Approval, Call, Child, Map, Node, Repeat, Sleep, WaitFor
 from outlast_dag.spec.values import Ref
 
 FOR_FAILURES: Final = frozenset({"all_done", "one_failed", "all_failed"})
 """The rules of nodes that still begin after a failure that stops the others."""
 
-RUNS: Final = frozenset({"task", "map"})
+RUNS: Final = frozenset({"task", "map", "child", "sleep", "wait_for", "approval", "repeat"})
 """The kinds of nodes that the core can run."""
+
+_WAITS: Final = (Sleep, WaitFor, Approval)
+"""Kinds that take no place among those that run at once."""
 
 
 class Progress:
@@ -85,8 +92,11 @@ class Progress:
             for place, parameter in enumerate(spec.params)
         }
         self._ready: list[int] = []
-        self._prepared: dict[str, tuple[Any, ...] | Items] = {}
+        self._waits: list[int] = []
+        self._prepared: dict[str, Start | Items | Iterations] = {}
+        self._begun: set[str] = set()
         self._running = 0
+        self._open = 0
         self._failures: list[tuple[str, Failed]] = []
         self._pending: dict[str, tuple[str, Failed]] = {}
         self._replaced: dict[str, dict[str, Any]] = {}
@@ -132,19 +142,37 @@ class Progress:
             index: The position of the item; ``None`` for a node that has one call.
             outcome: How the call ended.
         """
-        self._running -= 1
+        self._running -= not isinstance(self._nodes[node], _WAITS)
         prepared = self._prepared[node]
         if isinstance(outcome, Cancelled) and node not in self._stopping:
             outcome = Failed("CancelledError", "the call was cancelled, and the DAG had not asked for that")
         if isinstance(prepared, Items):
             assert index is not None
             self._item_ended(node, prepared, index, outcome)
-        elif isinstance(outcome, Completed):
-            self._complete(node, outcome.value)
-        elif isinstance(outcome, Failed):
-            self._fail(node, outcome)
+        elif isinstance(prepared, Iterations):
+            self._iteration_ended(node, prepared, outcome)
         else:
-            self._cancel(node)
+            self._ended(node, wait_ended(self._nodes[node], outcome))
+        return self._settled()
+
+    def elapsed(self, node: str, timer: Timer) -> list[Action]:
+        """Take note that a timer has fired, and return what to do next.
+
+        Args:
+            node: The node.
+            timer: Which of its timers.
+        """
+        calls = self._prepared[node]
+        assert isinstance(calls, Iterations)
+        del calls.timers[timer]
+        if timer == "delay":
+            heapq.heappush(self._ready, self._place[node])
+        else:
+            calls.expired = True
+            if calls.running:
+                self._stop_call(node)
+            else:
+                self._ended(node, calls.too_long())
         return self._settled()
 
     def cancel(self) -> list[Action]:
@@ -201,10 +229,11 @@ class Progress:
             return
         self._prepared[name] = prepared
         self.states[name] = "running"
+        self._open += 1
         if isinstance(prepared, Items) and not prepared.count:
             self._complete(name, prepared.output())
         else:
-            heapq.heappush(self._ready, self._place[name])
+            heapq.heappush(self._waits if isinstance(node, _WAITS) else self._ready, self._place[name])
 
     def _unfit(self, node: Node) -> NodeState | None:
         """Return how a node ends by its rule without beginning; ``None`` if the rule lets it begin."""
@@ -219,10 +248,14 @@ class Progress:
         wanted = 1 if node.rule == "one_failed" else producers
         return None if bad >= wanted else "skipped"
 
-    def _prepare(self, node: Node, find: Find) -> tuple[Any, ...] | Items:
-        assert isinstance(node, Call), f"{node.kind} cannot be run"
+    def _prepare(self, node: Node, find: Find) -> Start | Items | Iterations:
+        if isinstance(node, Repeat):
+            return Iterations(node, find)
+        if isinstance(node, _WAITS):
+            return start_of_wait(node, find)
+        assert isinstance(node, Call | Child), f"{node.kind} cannot be run"
         if not isinstance(node, Map):
-            return tuple(resolve(arg, find) for arg in node.args)
+            return Start(node.id, None, tuple(resolve(arg, find) for arg in node.args))
         over = resolve(node.over, find)
         if not isinstance(over, list):
             raise DataError("what it maps over is no list")
@@ -249,6 +282,25 @@ class Progress:
         return self._find(ref)
 
     # --- ending -------------------------------------------------------------------------------------------------------
+
+    def _ended(self, name: str, outcome: Outcome) -> None:
+        if isinstance(outcome, Completed):
+            self._complete(name, outcome.value)
+        elif isinstance(outcome, Failed):
+            self._fail(name, outcome)
+        else:
+            self._cancel(name)
+
+    def _iteration_ended(self, name: str, calls: Iterations, outcome: Outcome) -> None:
+        ended = calls.end(outcome, stopping=name in self._stopping)
+        if ended is not None:
+            self._ended(name, ended)
+            return
+        pause = calls.wait()
+        if pause is not None:
+            self._actions.append(pause)
+        else:
+            heapq.heappush(self._ready, self._place[name])
 
     def _item_ended(self, name: str, items: Items, index: int, outcome: Outcome) -> None:
         items.end(index, outcome)
@@ -287,7 +339,7 @@ class Progress:
         state: NodeState = "timed_out" if failure.timed_out else "failed"
         handler = self._nodes[name].on_failure
         if handler is not None and self._is_replaceable(name):
-            self.states[name] = state
+            self._leave(name, state)
             self._pending[handler] = (name, failure)
             self._replaced[handler] = {
                 "node": name,
@@ -323,8 +375,12 @@ class Progress:
         if isinstance(prepared, Items):
             if prepared.completed or (node.compensate_when == "started" and prepared.next):
                 self.compensation.note(Effect(name, node.compensate, prepared.output()))
-        elif node.compensate_when == "started" and prepared is _BEGUN:
+        elif node.compensate_when == "started" and self._has_begun(name):
             self.compensation.note(Effect(name, node.compensate, None))
+
+    def _has_begun(self, name: str) -> bool:
+        prepared = self._prepared[name]
+        return bool(prepared.begun) if isinstance(prepared, Iterations) else name in self._begun
 
     def _halt(self, name: str) -> None:
         if self.spec.failure == "fail_fast" and not self._halted:
@@ -334,6 +390,7 @@ class Progress:
     def _stop_all(self, but: str | None = None) -> None:
         """Ask all that runs to stop, and forget what was about to begin."""
         self._ready.clear()
+        self._waits.clear()
         for name in self._order:
             if name == but or self.states[name] != "running" or name in self._called_off:
                 continue
@@ -343,14 +400,21 @@ class Progress:
                 self._stop_items(name, prepared)
                 if not prepared.open:
                     self._cancel(name)
-            elif prepared is _BEGUN:
-                self._stopping.add(name)
-                self._actions.append(Cancel(name, None))
+            elif prepared.running if isinstance(prepared, Iterations) else name in self._begun:
+                self._stop_call(name)
             else:
-                self._end(name, "cancelled")
+                self._cancel(name)
+
+    def _stop_call(self, name: str) -> None:
+        """Ask the call of a node to stop, or its wait, unless it was asked before."""
+        if name not in self._stopping:
+            self._stopping.add(name)
+            prepared = self._prepared[name]
+            index = prepared.begun - 1 if isinstance(prepared, Iterations) else None
+            self._actions.append(Cancel(name, index))
 
     def _end(self, name: str, state: NodeState) -> None:
-        self.states[name] = state
+        self._leave(name, state)
         if name in self._owners:
             self._auxiliary_ended(name, good=state in ("completed", "recovered"))
             return
@@ -360,6 +424,15 @@ class Progress:
             self._unmet[consumer] -= 1
             if not self._unmet[consumer]:
                 heapq.heappush(self._due, self._place[consumer])
+
+    def _leave(self, name: str, state: NodeState) -> None:
+        """Let a node be in another state; if it was running, it no longer is."""
+        if self.states[name] == "running":
+            self._open -= 1
+            prepared = self._prepared[name]
+            if isinstance(prepared, Iterations):
+                self._actions += prepared.clear()
+        self.states[name] = state
 
     def _auxiliary_ended(self, name: str, *, good: bool) -> None:
         """Take the end of a node that stood in for another one, or has undone it."""
@@ -385,7 +458,7 @@ class Progress:
                     self._decide(self._order[heapq.heappop(self._due)])
                 else:
                     self._begin_next()
-            if self._running or self._finished:
+            if self._open or self._finished:
                 break
             if self._verdict is None:
                 self._verdict = self._decided()
@@ -418,16 +491,19 @@ class Progress:
     @property
     def _may_begin(self) -> bool:
         most = self.spec.max_parallel
-        return bool(self._ready) and (not most or self._running < most)
+        return bool(self._waits) or (bool(self._ready) and (not most or self._running < most))
 
     def _begin_next(self) -> None:
-        """Begin the first node that is ready; of a map, as many items as may begin."""
-        name = self._order[heapq.heappop(self._ready)]
+        """Begin the first wait that is ready, or else the first call; of a map, as many items as may begin."""
+        name = self._order[heapq.heappop(self._waits or self._ready)]
         prepared = self._prepared[name]
-        if not isinstance(prepared, Items):
-            self._prepared[name] = _BEGUN
-            self._running += 1
-            self._actions.append(Start(name, None, prepared))
+        if isinstance(prepared, Iterations):
+            self._begin_iteration(name, prepared)
+            return
+        if isinstance(prepared, Start):
+            self._begun.add(name)
+            self._running += not isinstance(self._nodes[name], _WAITS)
+            self._actions.append(prepared)
             return
         most = self.spec.max_parallel
         while prepared.may_begin and (not most or self._running < most):
@@ -443,6 +519,19 @@ class Progress:
             heapq.heappush(self._ready, self._place[name])
         else:
             prepared.waits = True
+
+    def _begin_iteration(self, name: str, calls: Iterations) -> None:
+        if self.states[name] != "running":
+            # Its time was over while it waited for room.
+            return
+        try:
+            args = calls.args()
+        except (MissingError, DataError) as error:
+            self._fail(name, Failed(DATA_ERROR, str(error)))
+            return
+        self._actions += calls.begin()
+        self._running += 1
+        self._actions.append(Start(name, calls.begun - 1, args))
 
     def _decided(self) -> Finish:
         """Return how the DAG ends, now that nothing runs and what it does for its result is done."""
@@ -461,7 +550,3 @@ class Progress:
             return Finish("completed")
         except DataError as error:
             return Finish("failed", failures=[("", Failed(DATA_ERROR, f"the result: {error}"))])
-
-
-_BEGUN: Final = ("begun",)
-"""Stands for the arguments of a call once they were given away."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from outlast_dag.spec.conditions import Compare, Condition, Exists
+from outlast_dag.spec.conditions import Compare, Condition, Exists, Joined
 from outlast_dag.spec.values import Array, Bound, Constant, Object, Path, Ref, Value, array, obj
 
 DATA_ERROR = "DagDataError"
@@ -78,6 +78,41 @@ def bind(value: Value, find: Find, left: Bound) -> Value:
         if value.or_else is None:
             raise
         return bind(value.or_else, find, left)
+
+
+def bind_condition(condition: Condition, find: Find, left: Bound) -> Condition:
+    """Return a condition in which only references to one name are left that its place binds, such as an event.
+
+    Args:
+        condition: The condition in the spec.
+        find: Finds what other references begin at.
+        left: The name.
+
+    Raises:
+        MissingError: A node that it needs has no value.
+        DataError: A path is not there.
+    """
+    if isinstance(condition, Compare):
+        return Compare(condition.op, bind(condition.left, find, left), bind(condition.right, find, left))
+    if isinstance(condition, Joined):
+        return Joined(condition.op, tuple(bind_condition(part, find, left) for part in condition.conditions))
+    if (condition.value.root, condition.value.name) == ("bound", left):
+        return condition
+    # Of nothing, all hold and none does.
+    return Joined("all_of" if holds(condition, find) else "any_of", ())
+
+
+def matches(condition: Condition | None, event: Any) -> bool:
+    """Return whether an event is one that a wait is for. One that has another form is not.
+
+    Args:
+        condition: The condition, of the bound ``event`` and nothing else; ``None`` for every event.
+        event: The event.
+    """
+    try:
+        return condition is None or holds(condition, lambda ref: event)
+    except (MissingError, DataError):
+        return False
 
 
 def _along(found: Any, path: Path, ref: Ref) -> Any:

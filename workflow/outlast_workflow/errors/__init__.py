@@ -55,6 +55,7 @@
     ├── DagFailedError                         nodes of a DAG failed, and so did the DAG
     │   └── DagTimeoutError                    … was stopped in time to compensate before its deadline
     ├── DagDataError                           … because a value that a node needs is not there
+    ├── DagApprovalError                       an approval was decided before, or nobody waits for it
     ├── WorkflowTaskError                      fails the workflow task, which is retried; never the run
     │   ├── NonDeterminismError                the code no longer makes the calls that history records
     │   ├── PayloadDecodeError                 a value cannot be decoded as its type hint
@@ -97,7 +98,13 @@ from outlast_workflow.errors.activity import ActivityError, ActivityTimeoutError
 from outlast_workflow.errors.child import ChildWorkflowError
 from outlast_workflow.errors.context import BlockedLoopError, NotInActivityError
 from outlast_workflow.errors.control_flow import ContinueAsNew
-from outlast_workflow.errors.dags import DagDataError, DagFailedError, DagTimeoutError, DagValidationError
+from outlast_workflow.errors.dags import (
+    DagApprovalError,
+    DagDataError,
+    DagFailedError,
+    DagTimeoutError,
+    DagValidationError,
+)
 from outlast_workflow.errors.failure import ApplicationError, FailureError
 from outlast_workflow.errors.history import DamagedHistoryError, HistoryExistsError, InvalidHistoryError
 from outlast_workflow.errors.limits import OwnersDiedError, StructuralLimitError
@@ -189,6 +196,7 @@ __all__ = [
     "BlockedLoopError",
     "ChildWorkflowError",
     "ContinueAsNew",
+    "DagApprovalError",
     "DagDataError",
     "DagFailedError",
     "DagTimeoutError",

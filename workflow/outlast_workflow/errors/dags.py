@@ -35,6 +35,41 @@ class Problem(NamedTuple):
         return f"{where}  {told}" if where else told
 
 
+class DagApprovalError(OutlastError):
+    """An approval of a DAG cannot be decided: it was decided before, or nobody waits for it.
+
+    Attributes:
+        node: The node.
+        closed: Whether it can no longer be decided; otherwise it does not wait yet, or there is no such approval.
+        approved: How it was decided; ``None`` if nobody has.
+        by: Who decided; ``None`` if that was not said.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("node", "closed", "approved", "by")
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        closed: bool,
+        approved: bool | None = None,
+        by: str | None = None,
+        waiting: Iterable[str] = (),
+    ) -> None:
+        self.node = node
+        self.closed = closed
+        self.approved = approved
+        self.by = by
+        if approved is not None:
+            told = f"was {'approved' if approved else 'rejected'} already{f' by {by}' if by else ''}"
+        elif closed:
+            told = "can no longer be decided: nobody has in time, or the DAG went on without it"
+        else:
+            names = ", ".join(waiting) or "nothing"
+            told = f"does not wait for a decision ({names} does): check the node, or wait until the DAG has come to it"
+        super().__init__(f"{node} {told}")
+
+
 class DagDataError(OutlastError):
     """What a node of a DAG needs is not there, or not what it must be: a path, a list, two sides of a comparison."""
 

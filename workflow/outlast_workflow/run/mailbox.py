@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -70,14 +71,38 @@ class Mailbox:
         numbers = self._by_name.get(name)
         return (numbers[0], self._kept[numbers[0]]) if numbers else None
 
-    def take(self, name: str) -> None:
-        """Remove the oldest signal of a name."""
+    def after(self, name: str, number: int) -> list[tuple[int, SignalReceived]]:
+        """Return the signals of a name that came after one of a number, with theirs, in the order of arrival.
+
+        Args:
+            name: The name.
+            number: The number.
+        """
+        return [(one, self._kept[one]) for one in self._by_name.get(name, ()) if one > number]
+
+    def take(self, name: str, number: int) -> None:
+        """Remove a signal.
+
+        Args:
+            name: Its name.
+            number: Its number.
+        """
         numbers = self._by_name[name]
-        del self._kept[numbers.popleft()]
+        numbers.remove(number)
+        del self._kept[number]
         if not numbers:
             del self._by_name[name]
 
-    def receive(self, name: str, timeout: float | None, default: Any, result_type: Any) -> ReceiveFuture:
+    def receive(
+        self,
+        name: str,
+        timeout: float | None,
+        default: Any,
+        result_type: Any,
+        *,
+        accepts: Callable[[Any], bool] | None = None,
+        summary: str | None = None,
+    ) -> ReceiveFuture:
         """Wait for a signal of a name.
 
         Args:
@@ -85,15 +110,17 @@ class Mailbox:
             timeout: How long to wait at most, in seconds.
             default: What to return when the timeout passes; :data:`NO_DEFAULT` to raise.
             result_type: What to read the message as.
+            accepts: Whether a message is one to take; by default each is. It must always say the same of a message.
+            summary: What the timer is for.
         """
         self.received.add(name)
-        return ReceiveFuture(self, self._loop, name, timeout, default, result_type)
+        return ReceiveFuture(self, self._loop, name, timeout, default, result_type, accepts, summary)
 
 
 class ReceiveFuture(WaitFuture[Any]):
     """A wait for a message."""
 
-    __slots__ = ("context", "default", "expired", "mailbox", "name", "result_type")
+    __slots__ = ("accepts", "context", "default", "expired", "mailbox", "name", "result_type", "seen")
 
     def __init__(
         self,
@@ -103,6 +130,8 @@ class ReceiveFuture(WaitFuture[Any]):
         timeout: float | None,
         default: Any,
         result_type: Any,
+        accepts: Callable[[Any], bool] | None = None,
+        summary: str | None = None,
     ) -> None:
         super().__init__(loop.hashes, loop)
         self.owner = loop
@@ -110,29 +139,31 @@ class ReceiveFuture(WaitFuture[Any]):
         self.name = name
         self.default = default
         self.result_type = result_type
+        self.accepts = accepts
+        self.seen = 0
         self.expired = False
         self.context = _context_of_caller() if mailbox.interceptors else None
         self.timer = None
         if timeout is not None:
-            self.timer = loop.call_later(timeout, self.expire, summary=f"receive {name}"[:200])
+            self.timer = loop.call_later(timeout, self.expire, summary=summary or f"receive {name}"[:200])
         loop.conditions.append(self)
         loop.receiving.append(name)
 
     def check(self) -> bool:
         """Take the message if there is one, or else end the wait if its timeout has passed."""
-        found = self.mailbox.oldest(self.name)
+        try:
+            found = self._found()
+        except (PayloadDecodeError, PayloadCodecError) as error:
+            self.owner.log.refuse(error)
+            return False
         if found is not None:
-            try:
-                message = self._message(*found)
-            except (PayloadDecodeError, PayloadCodecError) as error:
-                self.owner.log.refuse(error)
-                return False
-            self.mailbox.take(self.name)
+            number, event, message = found
+            self.mailbox.take(self.name, number)
             self.leave()
             if self.context is None:
                 self.set_result(message)
             else:
-                self._intercepted(self.context, message, found[1])
+                self._intercepted(self.context, message, event)
         elif self.expired:
             self.leave()
             if self.default is NO_DEFAULT:
@@ -142,6 +173,19 @@ class ReceiveFuture(WaitFuture[Any]):
         else:
             return False
         return True
+
+    def _found(self) -> tuple[int, SignalReceived, Any] | None:
+        """Return the oldest signal to take, with its number before it and its message behind it."""
+        if self.accepts is None:
+            oldest = self.mailbox.oldest(self.name)
+            return None if oldest is None else (*oldest, self._message(*oldest))
+        for number, event in self.mailbox.after(self.name, self.seen):
+            message = self._message(number, event)
+            if self.accepts(message):
+                return number, event, message
+            # It is not looked at again.
+            self.seen = number
+        return None
 
     def _intercepted(self, context: Context, message: Any, event: SignalReceived) -> None:
         """Hand the message over through the interceptors; what they raise is raised in the code."""
