@@ -13,6 +13,7 @@ from outlast_dag.build.outputs import all_of, any_of, exists, is_in, none_of, or
 from outlast_dag.build.trace import dag, each, group, step
 from outlast_dag.check.critical_path import CriticalPath
 from outlast_dag.definition import DagDefinition
+from outlast_dag.run.actions import NodeFailure
 from outlast_dag.run.documents import any_dag
 from outlast_dag.run.dry_run import DryRun, dry_run
 from outlast_dag.spec.dag import DagSpec
@@ -34,6 +35,7 @@ __all__ = [
     "DagValidationError",
     "DryRun",
     "Handle",
+    "NodeFailure",
     "Problem",
     "all_of",
     "any_dag",

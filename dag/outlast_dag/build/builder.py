@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Self, Unpack
 
+from outlast_dag.build.auxiliaries import failure_of, set_role
 from outlast_dag.build.building import built
 from outlast_dag.build.compiling import INPUT
 from outlast_dag.build.draft import Draft, Step
@@ -14,7 +15,7 @@ from outlast_dag.build.sources import source_line, users_frame, users_line
 from outlast_dag.build.steps import Activity, Condition, MapOptions, StepOptions, new_step, set_option
 from outlast_dag.definition import DagDefinition
 from outlast_dag.spec.dag import FailurePolicy
-from outlast_dag.spec.nodes import Rule
+from outlast_dag.spec.nodes import CompensateWhen, Rule
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.validation import validate_name
@@ -117,6 +118,26 @@ class Handle(Output):
         """Set how the steps that it waits for must have ended."""
         return self._set("trigger", rule)
 
+    def on_failure(self, step: Output | str) -> Self:
+        """Let another step run if this one fails. What that one returns takes the place of this one's output.
+
+        Args:
+            step: The other step, or its id. Without arguments it is given ``flow.failure``.
+        """
+        set_role(self._at.draft, self._step, "on_failure", step)
+        return self
+
+    def compensate(self, step: Output | str, *, when: CompensateWhen = "completed") -> Self:
+        """Let another step undo this one if the run ends badly.
+
+        Args:
+            step: The other step, or its id. Without arguments it is given what this one returned.
+            when: Whether this one is undone only if it has ``completed``, or also if it has ``started``: an attempt
+                that timed out may have had its effect. What it returned is null then.
+        """
+        set_role(self._at.draft, self._step, "compensate", step)
+        return self._set("compensate_when", when)
+
     def or_else(self, other: Any) -> Any:
         """Return what it returns, or something else where it returns nothing, because it was skipped or failed."""
         return or_else(Output(self._at), other)
@@ -134,6 +155,9 @@ class DagBuilder:
         priority: The priority of steps that have none.
         max_parallel: How many steps and items run at once; 0 for all.
         failure: Whether a failed step ends the others at once (``fail_fast``), or they are left to finish (``finish``).
+        reserve: How long before its deadline a run is stopped, so that what it has done is undone in time.
+        compensate_on_cancel: Whether what a cancelled run has done is undone.
+        cancel_on: The signal that cancels a run.
     """
 
     def __init__(
@@ -147,6 +171,9 @@ class DagBuilder:
         priority: int | None = None,
         max_parallel: int | None = None,
         failure: FailurePolicy = "fail_fast",
+        reserve: float | timedelta | None = None,
+        compensate_on_cancel: bool = True,
+        cancel_on: str | None = None,
     ) -> None:
         frame = users_frame()
         self._module = str(frame.f_globals.get("__name__", ""))
@@ -162,6 +189,9 @@ class DagBuilder:
                 "priority": priority,
                 "max_parallel": max_parallel,
                 "failure": failure,
+                "reserve": reserve,
+                "compensate_on_cancel": compensate_on_cancel,
+                "cancel_on": cancel_on,
             },
         )
         self._result: tuple[Any, ...] = ()
@@ -170,6 +200,11 @@ class DagBuilder:
     def input(self) -> Any:
         """What a run is started with: its one argument."""
         return parameter_of(self._draft, INPUT)
+
+    @property
+    def failure(self) -> Any:
+        """What a step is given that runs because another one has failed: a :class:`NodeFailure`."""
+        return failure_of(self._draft)
 
     def with_timeout(self, timeout: float | timedelta) -> Self:
         """Set the run timeout.

@@ -69,7 +69,7 @@ def _unused(draft: Draft, spec: DagSpec) -> Iterator[Problem]:
     if spec.output is not None:
         used |= {ref.name for ref, _ in references(spec.output)}
     for step in draft.steps:
-        if step.id not in used and step.result_hint not in (None, type(None), Any):
+        if step.serves is None and step.id not in used and step.result_hint not in (None, type(None), Any):
             yield Problem(
                 "unused_result",
                 step.id,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, cast, get_args
 
+from outlast_dag.build.auxiliaries import assign_roles, failure_of, id_of
 from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.hints import item_of, unlike
 from outlast_dag.build.outputs import Output, output_of, parameter_of
@@ -20,7 +21,7 @@ from outlast_dag.spec.values import Constant, Ref, Value, obj, references
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.activity import ActivityOptions
-from outlast_workflow.options.validation import integer, timeout_seconds
+from outlast_workflow.options.validation import duration_seconds, integer, timeout_seconds, validate_name
 
 DAG_OPTIONS: Final = ("retry_policy", "task_queue", "priority")
 """Options of calls that a DAG may have for all of them."""
@@ -37,8 +38,9 @@ def compiled(draft: Draft, result: Sequence[Any]) -> DagSpec:
         result: What a run returns, in a sequence of one; empty for what the last nodes return.
     """
     defaults = _defaults(draft)
+    assign_roles(draft)
     nodes = tuple(_node(step, draft, defaults) for step in draft.steps)
-    output = value_of(result[0], draft, None) if result else _last_outputs(nodes)
+    output = value_of(result[0], draft, None) if result else _last_outputs(draft, nodes)
     return DagSpec(
         name=draft.name,
         options=defaults,
@@ -56,6 +58,9 @@ def _dag_options(draft: Draft) -> dict[str, Any]:
         "max_parallel": ("bad_concurrency", lambda value: integer("max_parallel", value, 0)),
         "failure": ("bad_option", _failure_policy),
         "version": ("bad_option", _version),
+        "reserve": ("timeout_out_of_range", partial(duration_seconds, "reserve")),
+        "cancel_on": ("bad_option", partial(validate_name, "signal name", segment=True)),
+        "compensate_on_cancel": ("bad_option", _compensate_on_cancel),
     }
     found = {}
     for name, (kind, check) in checks.items():
@@ -75,6 +80,12 @@ def _failure_policy(value: Any) -> str:
 def _version(value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidOptionError(f"version must be text, not {type(value).__name__}")
+    return value
+
+
+def _compensate_on_cancel(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOptionError(f"compensate_on_cancel must be True or False, not {type(value).__name__}")
     return value
 
 
@@ -110,8 +121,10 @@ def _references(nodes: Sequence[Node], output: Value) -> Iterator[Ref]:
     yield from (ref for ref, _ in references(output))
 
 
-def _last_outputs(nodes: Sequence[Node]) -> Value:
+def _last_outputs(draft: Draft, nodes: Sequence[Node]) -> Value:
     """Return the output of the one node that nothing depends on; of several, an object of them."""
+    serving = {step.id for step in draft.steps if step.serves is not None}
+    nodes = [node for node in nodes if node.id not in serving]
     needed = {name for node in nodes for name in node.after}
     needed |= {ref.name for node in nodes for ref, _ in node.references() if ref.root == "of"}
     last = [node.id for node in nodes if node.id not in needed]
@@ -130,6 +143,9 @@ def _node(step: Step, draft: Draft, defaults: ActivityOptions) -> Node:
         "skip_when": _skip_when(step, draft),
         "type": step.type,
         "options": options,
+        "on_failure": id_of(step.on_failure),
+        "compensate": id_of(step.compensate),
+        "compensate_when": step.compensate_when,
     }
     if step.kind == "map":
         return _map(step, draft, common)
@@ -223,17 +239,24 @@ def _skip_when(step: Step, draft: Draft) -> Condition | None:
 
 def _arguments(step: Step, draft: Draft, producers: Sequence[Step]) -> tuple[Value, ...]:
     signature = step.signature
-    given = _implied(signature, draft, producers) if step.args is None else step.args
+    given = _implied(step, draft, producers) if step.args is None else step.args
     if signature is not None and _takes(signature, len(given), draft, step):
         for index, raw in enumerate(given):
             check_type(hint_of(raw), signature.hint(index), signature.parameter(index), draft, step)
     return tuple(value_of(raw, draft, step) for raw in given)
 
 
-def _implied(signature: CallSignature | None, draft: Draft, producers: Sequence[Step]) -> tuple[Any, ...]:
-    """Return the argument of a step that was given none: what comes before it, or else the run's input."""
+def _implied(step: Step, draft: Draft, producers: Sequence[Step]) -> tuple[Any, ...]:
+    """Return the argument of a step that was given none: what comes before it, or else the run's input.
+
+    One that runs because another has failed is given the failure, and one that undoes another what that returned.
+    """
+    signature = step.signature
     if signature is not None and not signature.names and signature.var_positional is None:
         return ()
+    if step.serves is not None:
+        role, owner = step.serves
+        return (failure_of(draft) if role == "on_failure" else output_of(draft, owner),)
     outputs = [output_of(draft, producer) for producer in producers]
     if len(outputs) > 1:
         return ({producer.id: output for producer, output in zip(producers, outputs, strict=True)},)

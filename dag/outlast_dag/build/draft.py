@@ -6,15 +6,18 @@ import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from outlast_dag.build.sources import users_line
 from outlast_dag.check.checks import MAX_SEGMENT
-from outlast_dag.spec.nodes import Rule
+from outlast_dag.spec.nodes import CompensateWhen, Rule
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DagValidationError, OutlastError
 from outlast_workflow.errors.dags import Problem
 from outlast_workflow.options.activity import ActivityOptions
+
+Role = Literal["on_failure", "compensate"]
+"""Why a step runs for another one: because that one has failed, or to undo it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +40,10 @@ class Step:
         rule: How that must have ended.
         skip: Conditions under which it is skipped.
         run: Conditions that must hold for it to run.
+        on_failure: The step that runs if it fails, or the id of one.
+        compensate: The step that undoes it, or the id of one.
+        compensate_when: Whether it is undone only if it has completed, or also if it has only begun.
+        serves: Why it runs for another step, and for which; known when the DAG is built.
     """
 
     kind: str
@@ -54,6 +61,10 @@ class Step:
     rule: Rule = "all_succeeded"
     skip: list[Any] = field(default_factory=list)
     run: list[Any] = field(default_factory=list)
+    on_failure: Any = None
+    compensate: Any = None
+    compensate_when: CompensateWhen = "completed"
+    serves: tuple[Role, Step] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -21,7 +21,7 @@ class Place:
     Attributes:
         draft: The DAG that it belongs to.
         root: Whether it is a node's output, a parameter or a bound name.
-        step: The node, if it is an output.
+        step: The node, if it is an output, or the failure of one.
         name: The parameter or the bound name otherwise.
         path: The way into it.
         hint: The type hint of what is at the root.
@@ -39,7 +39,9 @@ class Place:
     @property
     def words(self) -> str:
         """What it is, in messages."""
-        return f"what {self.step.id!r} returns" if self.step is not None else f"{self.name!r}"
+        return (
+            f"what {self.step.id!r} returns" if self.step is not None and not self.name else f"{self.name!r}"
+        )
 
     def refuse(self) -> NoReturn:
         """Refuse to be used as if the value were known: the trace cannot go on.

@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Any, Final, TypedDict, get_args
 
 from outlast_activities.definitions import ActivityDefinition
+from outlast_dag.build.auxiliaries import set_when
 from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.outputs import Check
-from outlast_dag.spec.nodes import ItemFailure, Rule
+from outlast_dag.spec.nodes import CompensateWhen, ItemFailure, Rule
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.retry_policy import RetryPolicy
@@ -40,6 +41,8 @@ class StepOptions(TypedDict, total=False):
         trigger: How they must have ended.
         skip_when: It is skipped if this holds.
         run_when: It is skipped unless this holds.
+        compensate_when: Whether it is undone only if it has ``completed`` (the default), or also if it has ``started``:
+            an attempt that timed out may have had its effect. What it returned is null then.
     """
 
     timeout: float | timedelta | None
@@ -56,6 +59,7 @@ class StepOptions(TypedDict, total=False):
     trigger: Rule
     skip_when: Condition
     run_when: Condition
+    compensate_when: CompensateWhen
 
 
 class MapOptions(StepOptions, total=False):
@@ -140,6 +144,8 @@ def set_option(draft: Draft, step: Step, name: str, value: Any) -> None:
         step.skip.append(value)
     elif name == "run_when":
         step.run.append(value)
+    elif name == "compensate_when":
+        set_when(draft, step, value)
     elif name in _OF_MAPS:
         step.fields[name] = value
     else:

@@ -9,12 +9,14 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, ParamSpec, TypeVar, Unpack, cast, overload
 
+from outlast_dag.build.auxiliaries import trace_role
 from outlast_dag.build.building import built
-from outlast_dag.build.draft import Draft, outside
+from outlast_dag.build.draft import Draft, Step, outside
 from outlast_dag.build.outputs import output_of, parameter_of
 from outlast_dag.build.sources import source_line, users_line
 from outlast_dag.build.steps import MapOptions, StepOptions, bind, new_step
 from outlast_dag.definition import DagDefinition
+from outlast_dag.run.actions import NodeFailure
 from outlast_dag.spec.dag import FailurePolicy
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DagValidationError, DurableCallError, InvalidOptionError
@@ -44,6 +46,9 @@ def dag(
     priority: int | None = None,
     max_parallel: int | None = None,
     failure: FailurePolicy = "fail_fast",
+    reserve: float | timedelta | None = None,
+    compensate_on_cancel: bool = True,
+    cancel_on: str | None = None,
     strict: bool = False,
 ) -> Callable[[Callable[P, T]], DagDefinition[P, T]]: ...
 
@@ -60,6 +65,9 @@ def dag(
     priority: int | None = None,
     max_parallel: int | None = None,
     failure: FailurePolicy = "fail_fast",
+    reserve: float | timedelta | None = None,
+    compensate_on_cancel: bool = True,
+    cancel_on: str | None = None,
     strict: bool = False,
 ) -> Any:
     """Declare a DAG by a function that is called once, here, to learn which steps there are.
@@ -74,6 +82,9 @@ def dag(
         priority: The priority of steps that have none.
         max_parallel: How many steps and items run at once; 0 for all.
         failure: Whether a failed step ends the others at once (``fail_fast``), or they are left to finish (``finish``).
+        reserve: How long before its deadline a run is stopped, so that what it has done is undone in time.
+        compensate_on_cancel: Whether what a cancelled run has done is undone.
+        cancel_on: The signal that cancels a run.
         strict: Whether warnings are errors.
 
     Raises:
@@ -88,6 +99,9 @@ def dag(
         "priority": priority,
         "max_parallel": max_parallel,
         "failure": failure,
+        "reserve": reserve,
+        "compensate_on_cancel": compensate_on_cancel,
+        "cancel_on": cancel_on,
     }
 
     def decorate(fn: Callable[..., Any]) -> DagDefinition[..., Any]:
@@ -137,29 +151,61 @@ def _trace(
 
 @overload
 def step(
-    activity: Callable[P, Coroutine[Any, Any, T]], /, *, id: str | None = None, **options: Unpack[StepOptions]
+    activity: Callable[P, Coroutine[Any, Any, T]],
+    /,
+    *,
+    id: str | None = None,
+    on_failure: Callable[[NodeFailure], T] | None = None,
+    compensate: Callable[[T], object] | None = None,
+    **options: Unpack[StepOptions],
 ) -> Callable[P, T]: ...
 
 
 @overload
 def step(
-    activity: str, /, *, result: type[T], id: str | None = None, **options: Unpack[StepOptions]
+    activity: str,
+    /,
+    *,
+    result: type[T],
+    id: str | None = None,
+    on_failure: Callable[[NodeFailure], T] | None = None,
+    compensate: Callable[[T], object] | None = None,
+    **options: Unpack[StepOptions],
 ) -> Callable[..., T]: ...
 
 
 @overload
 def step(
-    activity: str, /, *, id: str | None = None, **options: Unpack[StepOptions]
+    activity: str,
+    /,
+    *,
+    id: str | None = None,
+    on_failure: Callable[[NodeFailure], Any] | None = None,
+    compensate: Callable[[Any], object] | None = None,
+    **options: Unpack[StepOptions],
 ) -> Callable[..., Any]: ...
 
 
-def step(activity: Any, /, *, result: Any = Any, id: str | None = None, **options: Any) -> Callable[..., Any]:
+def step(
+    activity: Any,
+    /,
+    *,
+    result: Any = Any,
+    id: str | None = None,
+    on_failure: Callable[[Any], Any] | None = None,
+    compensate: Callable[[Any], object] | None = None,
+    **options: Any,
+) -> Callable[..., Any]:
     """Return what adds a step to the DAG that is being traced: call it with the activity's arguments.
 
     Args:
         activity: The activity, or its name.
         result: What an activity that is given by name returns.
         id: The node's id; by default the activity's name, with a number behind it where that is taken.
+        on_failure: Adds the step that runs if this one fails, and whose output becomes this one's: a function of the
+            failure, ``lambda failure: step(ask, timeout=10)(failure.message)``.
+        compensate: Adds the step that undoes this one if the run ends badly: a function of what this one returned,
+            ``lambda paid: step(refund, timeout=10)(paid.id)``.
         **options: See :class:`StepOptions`.
     """
     source = users_line()
@@ -168,6 +214,7 @@ def step(activity: Any, /, *, result: Any = Any, id: str | None = None, **option
         draft = _draft("a step")
         made = new_step(draft, "task", activity, options, source, id=id, result=result)
         made.args = bind(made, draft, args, kwargs)
+        _add_roles(draft, made, on_failure, compensate)
         return output_of(draft, made)
 
     return add
@@ -179,24 +226,46 @@ def each(
     /,
     *,
     id: str | None = None,
+    on_failure: Callable[[NodeFailure], list[R]] | None = None,
+    compensate: Callable[[list[R]], object] | None = None,
     **options: Unpack[MapOptions],
 ) -> Callable[[Iterable[A]], list[R]]: ...
 
 
 @overload
 def each(
-    activity: str, /, *, result: type[R], id: str | None = None, **options: Unpack[MapOptions]
+    activity: str,
+    /,
+    *,
+    result: type[R],
+    id: str | None = None,
+    on_failure: Callable[[NodeFailure], list[R]] | None = None,
+    compensate: Callable[[list[R]], object] | None = None,
+    **options: Unpack[MapOptions],
 ) -> Callable[[Iterable[Any]], list[R]]: ...
 
 
 @overload
 def each(
-    activity: str, /, *, id: str | None = None, **options: Unpack[MapOptions]
+    activity: str,
+    /,
+    *,
+    id: str | None = None,
+    on_failure: Callable[[NodeFailure], Any] | None = None,
+    compensate: Callable[[Any], object] | None = None,
+    **options: Unpack[MapOptions],
 ) -> Callable[[Iterable[Any]], list[Any]]: ...
 
 
 def each(
-    activity: Any, /, *, result: Any = Any, id: str | None = None, **options: Any
+    activity: Any,
+    /,
+    *,
+    result: Any = Any,
+    id: str | None = None,
+    on_failure: Callable[[Any], Any] | None = None,
+    compensate: Callable[[Any], object] | None = None,
+    **options: Any,
 ) -> Callable[[Iterable[Any]], list[Any]]:
     """Return what adds a step for each item of a list: call it with the list.
 
@@ -206,6 +275,10 @@ def each(
         activity: The activity, or its name. It takes an item.
         result: What an activity that is given by name returns.
         id: The node's id; by default the activity's name, with a number behind it where that is taken.
+        on_failure: Adds the step that runs if this one fails, and whose output becomes this one's: a function of the
+            failure, ``lambda failure: step(ask, timeout=10)(failure.message)``.
+        compensate: Adds the step that undoes this one if the run ends badly: a function of what this one returned,
+            ``lambda paid: step(refund, timeout=10)(paid.id)``.
         **options: See :class:`MapOptions`.
     """
     source = users_line()
@@ -214,9 +287,23 @@ def each(
         draft = _draft("each()")
         made = new_step(draft, "map", activity, options, source, id=id, result=result)
         made.over = items
+        _add_roles(draft, made, on_failure, compensate)
         return cast("list[Any]", output_of(draft, made))
 
     return add
+
+
+def _add_roles(
+    draft: Draft,
+    made: Step,
+    on_failure: Callable[[Any], Any] | None,
+    compensate: Callable[[Any], object] | None,
+) -> None:
+    """Add the steps that run if a step fails, and that undo it."""
+    if on_failure is not None:
+        trace_role(draft, made, "on_failure", on_failure)
+    if compensate is not None:
+        trace_role(draft, made, "compensate", compensate)
 
 
 def group(name: str) -> AbstractContextManager[None]:

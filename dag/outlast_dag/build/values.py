@@ -99,6 +99,17 @@ def _reference(output: Output, draft: Draft, step: Step | None, depth: int = 0) 
             "a DAG is given what its own steps return: give the value to its run, or add the step to this DAG",
         )
         return NOTHING
+    if (
+        at.root == "bound"
+        and at.step is not None
+        and (step is None or step.serves != ("on_failure", at.step))
+    ):
+        draft.problem(
+            "unknown_dependency",
+            step,
+            f"takes the failure of {at.step.id!r}, which only the step has that runs because of it",
+            "use it there",
+        )
     wrong = hint_at(at.hint, at.path)[1]
     if wrong:
         draft.problem("type_mismatch", step, f"{at.words}: {wrong}", "correct the path")
@@ -106,7 +117,8 @@ def _reference(output: Output, draft: Draft, step: Step | None, depth: int = 0) 
     for raw in reversed(at.or_else):
         replacement = value_of(raw, draft, step, depth + 1)
         other = _chained(replacement, other) if other is not None else replacement
-    return Ref(at.root, at.step.id if at.step is not None else at.name, at.path, other)
+    name = at.step.id if at.root == "of" and at.step is not None else at.name
+    return Ref(at.root, name, at.path, other)
 
 
 def _chained(value: Value, other: Value) -> Value:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from outlast_dag.check.auxiliaries import auxiliary_findings, depends_on_auxiliary
 from outlast_dag.check.findings import NO_TIMEOUT, Finding
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.nodes import Approval, Call, Child, Map, Node, Repeat, Sleep, WaitFor
@@ -58,6 +59,10 @@ def _whole(spec: DagSpec) -> Iterator[Finding]:
             f"its JSON has {len(spec.json):,} bytes, more than {MAX_BYTES:,}",
             "give large constants to the run as its input",
         )
+    if spec.reserve and spec.timeout is None:
+        yield Finding(
+            "bad_option", None, "has a reserve, and no timeout that it counts from", "give it a timeout"
+        )
     names = [parameter.name for parameter in spec.params]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield Finding("bad_option", None, f"has two parameters {name!r}", "rename one")
@@ -92,7 +97,7 @@ def _dependencies(spec: DagSpec) -> Iterator[Finding]:
                     "unknown_dependency", index, f"comes after {name!r}, which is not there", "correct the id"
                 )
             elif name in spec.graph.auxiliary:
-                yield _auxiliary(index, name)
+                yield depends_on_auxiliary(index, name)
         for ref, _ in node.references():
             yield from _unknown(spec, ref, index)
         named = {*node.after, *(ref.name for ref, _ in node.references() if ref.root == "of")}
@@ -106,7 +111,9 @@ def _unknown(spec: DagSpec, ref: Ref, index: int | None) -> Iterator[Finding]:
             "unknown_dependency", index, f"takes data from {ref.name!r}, which is not there", "correct the id"
         )
     elif ref.root == "of" and ref.name in spec.graph.auxiliary:
-        yield _auxiliary(index, ref.name)
+        # Of auxiliary nodes among each other this is said elsewhere: what undoes one is given its output.
+        if index is None or spec.nodes[index].id not in spec.graph.auxiliary:
+            yield depends_on_auxiliary(index, ref.name)
     elif ref.root == "param" and ref.name not in {parameter.name for parameter in spec.params}:
         yield Finding(
             "unknown_dependency", index, f"takes the parameter {ref.name!r}, which is not there", "declare it"
@@ -128,54 +135,6 @@ def _bound(spec: DagSpec, node: Node) -> set[str]:
     if owner is not None and owner.on_failure == node.id:
         names.add("failure")
     return names
-
-
-def _auxiliary(index: int | None, name: str) -> Finding:
-    return Finding(
-        "auxiliary_has_dependencies",
-        index,
-        f"depends on {name!r}, which runs only when another step fails or is undone",
-        "depend on that other step",
-    )
-
-
-def _auxiliaries(spec: DagSpec) -> Iterator[Finding]:
-    places = {node.id: index for index, node in reversed(list(enumerate(spec.nodes)))}
-    owners: dict[str, str] = {}
-    for index, node in enumerate(spec.nodes):
-        for name in (node.on_failure, node.compensate):
-            if name is None:
-                continue
-            if name not in places:
-                yield Finding(
-                    "unknown_dependency", index, f"names {name!r}, which is not there", "correct the id"
-                )
-                continue
-            helper = spec.nodes[places[name]]
-            if owners.setdefault(name, node.id) != node.id or name == node.id:
-                yield Finding(
-                    "auxiliary_has_dependencies", places[name], "serves two steps", "write it twice"
-                )
-            allowed = _ancestors(spec, node.id) | ({node.id} if name == node.compensate else set())
-            data = {ref.name for ref, _ in helper.references() if ref.root == "of"}
-            if helper.after or helper.skip_when is not None or not data <= allowed:
-                yield Finding(
-                    "auxiliary_has_dependencies",
-                    places[name],
-                    f"runs when {node.id!r} fails or is undone, and has dependencies of its own",
-                    "give it only what that step was given, and no after or skip_when",
-                )
-
-
-def _ancestors(spec: DagSpec, name: str) -> set[str]:
-    found: set[str] = set()
-    left = list(spec.graph.producers.get(name, ()))
-    while left:
-        one = left.pop()
-        if one not in found:
-            found.add(one)
-            left += spec.graph.producers.get(one, ())
-    return found
 
 
 def _cycles(spec: DagSpec) -> Iterator[Finding]:
@@ -280,7 +239,7 @@ _CHECKS: Final = (
     _whole,
     _ids,
     _dependencies,
-    _auxiliaries,
+    auxiliary_findings,
     _cycles,
     _data,
     _timeouts,

@@ -81,7 +81,14 @@ def deadline_findings(spec: DagSpec, path: CriticalPath) -> Iterator[Finding]:
         for name in spec.graph.order
     }
     asleep = longest(spec, sleeps)[1]
-    if asleep >= deadline:
+    if deadline <= 0:
+        yield Finding(
+            "deadline_never_holds",
+            None,
+            f"the reserve takes all of its {words(spec.timeout)}, and nothing could begin",
+            "give it a longer timeout, or a shorter reserve",
+        )
+    elif asleep >= deadline:
         yield Finding(
             "deadline_never_holds",
             None,
@@ -132,6 +139,8 @@ def _misfit_of(spec: DagSpec, node: Node, duration: Duration, left: float) -> st
     if attempt is None or not options.policy.max_attempts:
         return ", not everything fits"
     attempt += options.schedule_to_start_timeout or 0
+    if attempts_seconds(options.policy, attempt, options.policy.max_attempts) <= left:
+        return ", what runs in its place if it fails no longer fits"
     number = 1
     while attempts_seconds(options.policy, attempt, number) <= left and number < options.policy.max_attempts:
         number += 1

@@ -35,7 +35,7 @@ def duration_of(spec: DagSpec, node: Node) -> Duration:
     """
     once, worst = _duration(spec, node)
     if node.on_failure is not None and node.on_failure in spec.graph.nodes:
-        worst += _duration(spec, spec.graph.nodes[node.on_failure]).worst
+        worst += duration_of(spec, spec.graph.nodes[node.on_failure]).worst
     whole = UNBOUNDED if spec.timeout is None else spec.timeout
     return Duration(min(once, whole) if once == UNBOUNDED else once, whole if worst == UNBOUNDED else worst)
 

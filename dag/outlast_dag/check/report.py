@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from outlast_dag.check.auxiliaries import compensation_findings
 from outlast_dag.check.checks import findings
 from outlast_dag.check.critical_path import CriticalPath, critical_path, deadline_findings
 from outlast_dag.check.findings import Finding
@@ -48,7 +49,8 @@ def report(spec: DagSpec, sources: Sequence[str] | None = None, source: str = ""
     if errors:
         return Report(in_order(errors), (), None)
     path = critical_path(spec)
-    told = [(found.kind, problem(found)) for found in deadline_findings(spec, path)]
+    late = [*deadline_findings(spec, path), *compensation_findings(spec)]
+    told = [(found.kind, problem(found)) for found in late]
     return Report(
         tuple(one for kind, one in told if kind == "deadline_never_holds"),
         tuple(one for kind, one in told if kind != "deadline_never_holds"),

@@ -58,6 +58,25 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """What a step is given that runs because another one has failed.
+
+    Attributes:
+        node: The id of the step that failed.
+        type: The type of the failure: of an :class:`~outlast.ApplicationError` what it calls itself.
+        message: What the failure says.
+        timed_out: Whether a timeout ended the last attempt.
+        item: The position of the item that failed, if the step has one call for each item of a list.
+    """
+
+    node: str
+    type: str
+    message: str
+    timed_out: bool = False
+    item: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """A call ended because it was asked to."""
 

@@ -54,15 +54,13 @@ def problems_of(spec: DagSpec) -> list[Problem]:
 
 def unsupported(spec: DagSpec) -> Iterator[Problem]:
     """Yield what a spec asks for that this version cannot run."""
-    asked = [("", name) for name in ("reserve", "cancel_on") if getattr(spec, name)]
+    asked: list[tuple[str, str]] = []
     for index, node in enumerate(spec.nodes):
         place = f"nodes[{index}]"
         if node.kind not in RUNS:
             asked.append((place, f"kind {node.kind}"))
         asked += [
-            (f"{place}.{name}", name)
-            for name in ("on_failure", "compensate", "chunks_of")
-            if getattr(node, name, None) is not None
+            (f"{place}.{name}", name) for name in ("chunks_of",) if getattr(node, name, None) is not None
         ]
     for place, what in asked:
         yield Problem(

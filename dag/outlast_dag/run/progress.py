@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ from outlast_dag.run.actions import (
     Completed,
     Failed,
     Finish,
+    NodeFailure,
     NodeState,
     Outcome,
     Start,
@@ -341,13 +342,8 @@ class Progress:
         if handler is not None and self._is_replaceable(name):
             self._leave(name, state)
             self._pending[handler] = (name, failure)
-            self._replaced[handler] = {
-                "node": name,
-                "type": failure.type,
-                "message": failure.message,
-                "timed_out": failure.timed_out,
-                "item": failure.item,
-            }
+            told = NodeFailure(name, failure.type, failure.message, failure.timed_out, failure.item)
+            self._replaced[handler] = asdict(told)
             self._make_ready(handler)
             return
         self._give_up_on(name)
