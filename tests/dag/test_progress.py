@@ -50,7 +50,7 @@ def compare(seed: int) -> None:
             elif isinstance(action, Cancel):
                 assert (action.node, action.index) in running
                 stopped.add((action.node, action.index))
-            else:
+            elif isinstance(action, Finish):
                 finish.append(action)
 
     do(core.begin())
