@@ -8,6 +8,7 @@ acknowledged, and a row that was refused was refused. So it is judged as what cl
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -90,24 +91,36 @@ class Strangers:
         waiting = real.execute("SELECT EXISTS (SELECT 1 FROM outlast_outbox WHERE state = 'waiting')")
         return not self.left and not waiting.fetchone()[0]
 
-    def settle(self, real: Any) -> None:
-        """Note what was refused, and what should not have been."""
+    def settle(self, real: Any, exports: Path | None) -> None:
+        """Note what was refused, and what should not have been.
+
+        Args:
+            real: The database.
+            exports: Where retention has put what it deleted; ``None`` where it deletes nothing.
+        """
+        deleting = exports is not None
         refused = real.execute("SELECT outbox_id, kind, workflow_id, reason FROM outlast_outbox")
         for number, kind, workflow_id, reason in refused.fetchall():
             request = self.rows[number]
             request.state, request.problem = REFUSED, reason
             # Its start came first, so it is there, or it has ended and perhaps gone.
-            if kind == "signal" and workflow_id in self._begun and "NotFound" in reason and not self.deleting:
+            if kind == "signal" and workflow_id in self._begun and "NotFound" in reason and not deleting:
                 self.wrong.append(f"a signal of a stranger was refused before its start: {reason}")
 
-        if self.deleting:
-            # What was refused goes with its workflow, so of the rest of a deleted one nothing is known.
+        if exports is not None:
+            # What was refused goes with its workflow, so of the rest of a deleted one nothing is known, not even if
+            # another workflow has its id by now.
             kept = {row[0] for row in real.execute("SELECT workflow_id FROM workflow_instances").fetchall()}
+            runs = {row[0] for row in real.execute("SELECT run_id FROM workflow_runs").fetchall()}
+            exported = [
+                orjson.loads(line)["run"]
+                for file in exports.rglob("*.jsonl")
+                for line in file.read_bytes().splitlines()
+            ]
+            kept -= {run["workflow_id"] for run in exported if run["run_id"] not in runs}
             for request in self.rows.values():
                 if request.kind == "signal" and request.workflow_id not in kept:
                     request.state = UNKNOWN
-
-    deleting = False
 
     def __repr__(self) -> str:
         return "strangers"

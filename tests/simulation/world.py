@@ -375,8 +375,7 @@ class World:
 
     def _judge(self, calm_at: int) -> None:
         plain = self.shared.plain
-        self.strangers.deleting = self.exports is not None
-        self.strangers.settle(self.shared.real)
+        self.strangers.settle(self.shared.real, self.exports)
         self.violations += self.strangers.wrong
         self.violations += verdict.judge(
             plain, self.ledger, programs.executions, self.schedules, self.exports, alive=self._alive()
