@@ -85,9 +85,9 @@ class WitnessBatch(Batch):
         self._noted += self.items.added(self, row)
         super().add_stream_item(row)
 
-    def fire_alert(self, row: AlertRow) -> None:
+    def fire_alert(self, row: AlertRow) -> bool:
         self._noted += look_at_alert(self, row)
-        super().fire_alert(row)
+        return super().fire_alert(row)
 
     def add_attempt(self, row: AttemptRow) -> None:
         where = f"attempt {row.attempt} of activity {row.activity_id} of run {row.run_id}"
