@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from outlast_dag.build.builder import DagBuilder, Handle
+from outlast_dag.build.calls import child, last, repeat
 from outlast_dag.build.outputs import all_of, any_of, exists, is_in, none_of, or_else
+from outlast_dag.build.steps import DetachedChild
 from outlast_dag.build.trace import dag, each, group, step
+from outlast_dag.build.waiting import approval, sleep, wait_for
 from outlast_dag.check.critical_path import CriticalPath
 from outlast_dag.definition import DagDefinition
 from outlast_dag.run.actions import NodeFailure
+from outlast_dag.run.approvals import Decision
 from outlast_dag.run.documents import any_dag
 from outlast_dag.run.dry_run import DryRun, dry_run
 from outlast_dag.spec.dag import DagSpec
@@ -33,6 +37,8 @@ __all__ = [
     "DagNode",
     "DagSpec",
     "DagValidationError",
+    "Decision",
+    "DetachedChild",
     "DryRun",
     "Handle",
     "NodeFailure",
@@ -40,6 +46,8 @@ __all__ = [
     "all_of",
     "any_dag",
     "any_of",
+    "approval",
+    "child",
     "dag",
     "describe",
     "dry_run",
@@ -47,9 +55,13 @@ __all__ = [
     "exists",
     "group",
     "is_in",
+    "last",
     "none_of",
     "or_else",
+    "repeat",
+    "sleep",
     "step",
+    "wait_for",
 ]
 
 if not TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Self, Unpack
@@ -10,12 +11,23 @@ from outlast_dag.build.auxiliaries import failure_of, set_role
 from outlast_dag.build.building import built
 from outlast_dag.build.compiling import INPUT
 from outlast_dag.build.draft import Draft, Step
-from outlast_dag.build.outputs import Output, Place, or_else, parameter_of
+from outlast_dag.build.outputs import Output, Place, last_of, or_else, parameter_of
 from outlast_dag.build.sources import source_line, users_frame, users_line
-from outlast_dag.build.steps import Activity, Condition, MapOptions, StepOptions, new_step, set_option
+from outlast_dag.build.steps import (
+    Activity,
+    ChildOptions,
+    Condition,
+    MapOptions,
+    NodeOptions,
+    RepeatOptions,
+    StepOptions,
+    new_step,
+    set_option,
+)
 from outlast_dag.definition import DagDefinition
+from outlast_dag.run.approvals import Decision
 from outlast_dag.spec.dag import FailurePolicy
-from outlast_dag.spec.nodes import CompensateWhen, Rule
+from outlast_dag.spec.nodes import CompensateWhen, Rule, TimeoutDecision
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.validation import validate_name
@@ -62,14 +74,15 @@ class Handle(Output):
         return self
 
     def with_timeout(self, timeout: float | timedelta, *, extended_by_heartbeat: bool = False) -> Self:
-        """Bound each attempt.
+        """Bound each attempt, a child, or a wait.
 
         Args:
-            timeout: How long an attempt may run, in seconds or a timedelta.
+            timeout: How long it may take, in seconds or a timedelta.
             extended_by_heartbeat: Whether each heartbeat gives the attempt the timeout anew; then a schedule-to-close
                 timeout, or the DAG's timeout, must bound the step.
         """
-        self._set("extended_by_heartbeat", extended_by_heartbeat)
+        if extended_by_heartbeat:
+            self._set("extended_by_heartbeat", True)
         return self._set("timeout", timeout)
 
     def with_retry(self, retry: RetryPolicy | int) -> Self:
@@ -227,7 +240,7 @@ class DagBuilder:
         """
         step = new_step(self._draft, "task", activity, options, users_line(), id=id)
         step.args = args or None
-        return Handle(Place(self._draft, "of", step, hint=step.result_hint))
+        return self._handle(step)
 
     def each(self, id: str, activity: Activity | str, items: Any, **options: Unpack[MapOptions]) -> Handle:
         """Add a step that calls an activity for each item of a list, and returns the results in their order.
@@ -240,6 +253,118 @@ class DagBuilder:
         """
         step = new_step(self._draft, "map", activity, options, users_line(), id=id)
         step.over = items
+        return self._handle(step)
+
+    def repeat(
+        self,
+        id: str,
+        activity: Activity | str,
+        *args: Any,
+        until: Callable[[Any], bool],
+        **options: Unpack[RepeatOptions],
+    ) -> Handle:
+        """Add a step that calls an activity until a condition holds of its result, which it returns.
+
+        Args:
+            id: The node's id.
+            activity: The activity, or its name.
+            *args: The arguments of each call, as of a task; :meth:`last` among them.
+            until: A function of the result that returns a condition. It is called once, by :meth:`build`.
+            **options: See :class:`RepeatOptions`. One of max_iterations and max_duration must be there.
+        """
+        step = new_step(self._draft, "repeat", activity, {**options, "until": until}, users_line(), id=id)
+        step.args = args or None
+        return self._handle(step)
+
+    def last(self, first: Any) -> Any:
+        """Return what the call before returned, to be given to a call that is repeated.
+
+        Args:
+            first: What is given to the first call: a constant, or an output.
+        """
+        return last_of(self._draft, first)
+
+    def child(self, id: str, workflow: Any, *args: Any, **options: Unpack[ChildOptions]) -> Handle:
+        """Add a step that runs a workflow as a child, and returns what that returns.
+
+        With ``parent_close_policy="abandon"`` it waits only until the child has started, and returns its ids.
+
+        Args:
+            id: The node's id.
+            workflow: A workflow, another DAG among them, or the name of one.
+            *args: Its arguments, as of a task.
+            **options: See :class:`ChildOptions`.
+        """
+        step = new_step(self._draft, "child", workflow, options, users_line(), id=id)
+        step.args = args or None
+        return self._handle(step)
+
+    def sleep(
+        self,
+        id: str,
+        seconds: float | timedelta | None = None,
+        *,
+        until: Any = None,
+        timeout: float | timedelta | None = None,
+        **options: Unpack[NodeOptions],
+    ) -> Handle:
+        """Add a wait for so long, or until an instant.
+
+        Args:
+            id: The node's id.
+            seconds: How long, in seconds or a timedelta.
+            until: The instant: a datetime with a time zone, or an output that is one. One that has passed is no wait.
+            timeout: How far ahead that may lie; if it lies further, the node fails at once.
+            **options: See :class:`NodeOptions`.
+        """
+        given = {**options, "seconds": seconds, "until": until, "timeout": timeout}
+        return self._handle(new_step(self._draft, "sleep", id, given, users_line(), id=id, result=type(None)))
+
+    def wait_for(
+        self,
+        id: str,
+        event: str,
+        *,
+        match: Callable[[Any], bool] | None = None,
+        timeout: float | timedelta | None = None,
+        on_timeout: Any = "fail",
+        **options: Unpack[NodeOptions],
+    ) -> Handle:
+        """Add a wait for a signal, whose argument it returns. One that came before the wait began is there for it.
+
+        Args:
+            id: The node's id.
+            event: The signal's name.
+            match: A function of the argument that returns a condition: which signals count. :meth:`build` calls it.
+            timeout: How long to wait.
+            on_timeout: ``"fail"``, or a constant: what is returned if none comes in time.
+            **options: See :class:`NodeOptions`.
+        """
+        given = {**options, "event": event, "match": match, "timeout": timeout, "on_timeout": on_timeout}
+        return self._handle(new_step(self._draft, "wait_for", event, given, users_line(), id=id))
+
+    def approval(
+        self,
+        id: str,
+        *,
+        timeout: float | timedelta | None = None,
+        on_timeout: TimeoutDecision = "reject",
+        **options: Unpack[NodeOptions],
+    ) -> Handle:
+        """Add a wait for somebody's decision, which it returns. What comes ``after`` it runs however it was decided.
+
+        Args:
+            id: The node's id, by which it is decided.
+            timeout: How long to wait.
+            on_timeout: What it is if nobody decides in time: ``reject``, ``approve`` or ``fail``.
+            **options: See :class:`NodeOptions`.
+        """
+        given = {**options, "timeout": timeout, "on_timeout": on_timeout}
+        return self._handle(
+            new_step(self._draft, "approval", id, given, users_line(), id=id, result=Decision)
+        )
+
+    def _handle(self, step: Step) -> Handle:
         return Handle(Place(self._draft, "of", step, hint=step.result_hint))
 
     def group(self, name: str) -> AbstractContextManager[None]:

@@ -9,6 +9,7 @@ from typing import Any, Final, cast, get_args
 from outlast_dag.build.auxiliaries import assign_roles, failure_of, id_of
 from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.hints import item_of, unlike
+from outlast_dag.build.kinds import approval_of, child_of, repeat_of, sleep_of, wait_of
 from outlast_dag.build.outputs import Output, output_of, parameter_of
 from outlast_dag.build.values import NOTHING, check_type, condition_of, hint_of, value_of
 from outlast_dag.check.checks import MAX_ITEMS
@@ -134,22 +135,28 @@ def _last_outputs(draft: Draft, nodes: Sequence[Node]) -> Value:
 
 
 def _node(step: Step, draft: Draft, defaults: ActivityOptions) -> Node:
-    options = _options(step, draft, defaults)
     after, producers = _after(step, draft)
     common: dict[str, Any] = {
         "id": step.id,
         "after": after,
         "rule": step.rule,
         "skip_when": _skip_when(step, draft),
-        "type": step.type,
-        "options": options,
         "on_failure": id_of(step.on_failure),
         "compensate": id_of(step.compensate),
         "compensate_when": step.compensate_when,
     }
+    if step.kind in _WAITS:
+        return _WAITS[step.kind](step, draft, common)
+    if step.kind == "child":
+        return child_of(step, draft, common, _arguments(step, draft, producers))
+    common |= {"type": step.type, "options": _options(step, draft, defaults)}
     if step.kind == "map":
         return _map(step, draft, common)
-    return Task(**common, args=_arguments(step, draft, producers))
+    args = _arguments(step, draft, producers)
+    return repeat_of(step, draft, common, args) if step.kind == "repeat" else Task(**common, args=args)
+
+
+_WAITS: Final = {"sleep": sleep_of, "wait_for": wait_of, "approval": approval_of}
 
 
 def _map(step: Step, draft: Draft, common: dict[str, Any]) -> Map:

@@ -125,6 +125,16 @@ def parameter_of(draft: Draft, name: str) -> Output:
     return Output(Place(draft, "param", name=name, hint=draft.params.hint(draft.params.names.index(name))))
 
 
+def last_of(draft: Draft, first: Any) -> Output:
+    """Return what the call before returned.
+
+    Args:
+        draft: The DAG.
+        first: What is given to the first call.
+    """
+    return Output(Place(draft, "bound", name="result", or_else=(first,)))
+
+
 class Check:
     """A condition, before the DAG is built: an operator and what it is asked of."""
 

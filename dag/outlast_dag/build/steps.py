@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypedDict, get_args
 
@@ -10,11 +11,12 @@ from outlast_activities.definitions import ActivityDefinition
 from outlast_dag.build.auxiliaries import set_when
 from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.outputs import Check
-from outlast_dag.spec.nodes import CompensateWhen, ItemFailure, Rule
+from outlast_dag.spec.nodes import ClosePolicy, CompensateWhen, ItemFailure, Rule
+from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.retry_policy import RetryPolicy
-from outlast_workflow.options.validation import validate_name
+from outlast_workflow.options.validation import validate_name, validate_workflow_type
 
 Activity = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -22,8 +24,24 @@ Condition = bool | Check
 """A comparison of outputs. To type checkers it is the ``bool`` that the comparison of the values would be."""
 
 
-class StepOptions(TypedDict, total=False):
-    """The options of a step. Durations are seconds or a timedelta.
+class NodeOptions(TypedDict, total=False):
+    """The options of everything that a DAG has, whether it calls something or waits.
+
+    Attributes:
+        after: The steps that must have ended before, beside those whose outputs it is given.
+        trigger: How they must have ended.
+        skip_when: It is skipped if this holds.
+        run_when: It is skipped unless this holds.
+    """
+
+    after: Sequence[object]
+    trigger: Rule
+    skip_when: Condition
+    run_when: Condition
+
+
+class StepOptions(NodeOptions, total=False):
+    """The options of a step that calls an activity. Durations are seconds or a timedelta.
 
     Attributes:
         timeout: How long one attempt may run: its start-to-close timeout.
@@ -37,10 +55,6 @@ class StepOptions(TypedDict, total=False):
         queue: The queue that decides when each attempt begins.
         partition_key: Its partition of the queue.
         priority: 0 (first) to 9.
-        after: The steps that must have ended before, beside those whose outputs it is given.
-        trigger: How they must have ended.
-        skip_when: It is skipped if this holds.
-        run_when: It is skipped unless this holds.
         compensate_when: Whether it is undone only if it has ``completed`` (the default), or also if it has ``started``:
             an attempt that timed out may have had its effect. What it returned is null then.
     """
@@ -55,10 +69,6 @@ class StepOptions(TypedDict, total=False):
     queue: str | None
     partition_key: str | None
     priority: int | None
-    after: Sequence[object]
-    trigger: Rule
-    skip_when: Condition
-    run_when: Condition
     compensate_when: CompensateWhen
 
 
@@ -79,10 +89,88 @@ class MapOptions(StepOptions, total=False):
     collect: bool
 
 
+class RepeatOptions(StepOptions, total=False):
+    """The options of a step that is repeated: those of a step, which hold for each call, and these.
+
+    Attributes:
+        max_iterations: After so many calls the step fails.
+        max_duration: After so long the step fails, and the call that runs is stopped.
+        delay: The wait between two calls.
+    """
+
+    max_iterations: int
+    max_duration: float | timedelta
+    delay: float | timedelta
+
+
+class DetachedOptions(NodeOptions, total=False):
+    """The options of a child workflow that is not waited for.
+
+    Attributes:
+        timeout: How long all its runs together may take; by default the timeout of its declaration.
+        task_queue: Its task queue; by default where the DAG runs.
+        priority: 0 (first) to 9; by default the DAG's.
+        compensate_when: Whether it is undone only if it has ``completed`` (the default), or also if it has ``started``.
+    """
+
+    timeout: float | timedelta | None
+    task_queue: str | None
+    priority: int | None
+    compensate_when: CompensateWhen
+
+
+class ChildOptions(DetachedOptions, total=False):
+    """The options of a child workflow.
+
+    Attributes:
+        parent_close_policy: What happens to it when the DAG's run ends: ``terminate`` (the default), ``request_cancel``
+            or ``abandon``. One that is abandoned is not waited for.
+    """
+
+    parent_close_policy: ClosePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedChild:
+    """A child that was started and is not waited for.
+
+    Attributes:
+        workflow_id: Its id.
+        run_id: Its first run.
+    """
+
+    workflow_id: str
+    run_id: str
+
+
 OPTION_NAMES: Final = {"retry": "retry_policy"}
 """Options that the engine calls otherwise."""
+_OF_NODES: Final = tuple(NodeOptions.__annotations__)
 _OF_STEPS: Final = tuple(StepOptions.__annotations__)
-_OF_MAPS: Final = ("max_items", "concurrency", "on_item_failure", "collect")
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "task": (),
+    "map": ("max_items", "concurrency", "on_item_failure", "collect"),
+    "repeat": ("until", "max_iterations", "max_duration", "delay"),
+    "child": ("timeout", "task_queue", "priority", "parent_close_policy"),
+    "sleep": ("seconds", "until", "timeout"),
+    "wait_for": ("event", "match", "timeout", "on_timeout"),
+    "approval": ("timeout", "on_timeout"),
+}
+"""The options of each kind of nodes that are fields of the spec's node."""
+_CALLS: Final = ("task", "map", "repeat")
+_NOUNS: Final = {"map": "a list of steps", "repeat": "a repeated step", "wait_for": "a wait for a signal"}
+_ARTICLES: Final = {"approval": "an approval"}
+
+
+def _known(kind: str) -> tuple[str, ...]:
+    return (*(_OF_STEPS if kind in _CALLS else _OF_NODES), *FIELDS[kind], "compensate_when")
+
+
+def noun_of(kind: str) -> str:
+    """Return what a kind of nodes is called in messages."""
+    if kind == "task":
+        return "a step"
+    return _NOUNS.get(kind) or _ARTICLES.get(kind) or f"a {kind}"
 
 
 def new_step(
@@ -100,27 +188,30 @@ def new_step(
     Args:
         draft: The DAG.
         kind: The kind of node.
-        activity: What it calls: an activity, or the name of one.
+        activity: What it calls: an activity or a workflow, or the name of one; of a wait what it is named after.
         options: Its options by name.
         source: Where it is written.
         id: The node's id; by default the activity's name, with a number behind it where that is taken.
         result: The type hint of what an activity that is given by name returns.
     """
     step = Step(kind, "", source, result_hint=result)
-    refused = _set_activity(step, activity)
+    refused = None
+    if kind in _CALLS:
+        refused = _set_activity(step, activity)
+    elif kind == "child":
+        refused = _set_workflow(step, activity)
+    else:
+        step.type = activity if isinstance(activity, str) else kind
     draft.add(step, id)
     if refused is not None:
-        draft.problem("bad_activity", step, refused, "")
-    known = _OF_STEPS + (_OF_MAPS if kind == "map" else ())
-    unknown = {name: value for name, value in options.items() if name not in known}
-    if unknown:
-        draft.attempt("bad_option", step, lambda: refuse_unknown("a step", unknown, known))
+        draft.problem("bad_workflow" if kind == "child" else "bad_activity", step, refused, "")
     for name, value in options.items():
-        if name in known:
-            set_option(draft, step, name, value)
+        set_option(draft, step, name, value)
     if kind == "map":
         collected = step.fields.get("collect", True)
         step.result_hint = list[step.result_hint] if collected else dict[str, int]  # type: ignore[name-defined]
+    if step.fields.get("parent_close_policy") == "abandon":
+        step.result_hint = DetachedChild
     return step
 
 
@@ -130,10 +221,16 @@ def set_option(draft: Draft, step: Step, name: str, value: Any) -> None:
     Args:
         draft: The DAG.
         step: The step.
-        name: The option, as :class:`StepOptions` and :class:`MapOptions` name it.
+        name: The option, as :class:`StepOptions` and its like name it.
         value: Its value.
     """
-    if name == "after":
+    known = _known(step.kind)
+    if name not in known:
+        draft.attempt("bad_option", step, lambda: refuse_unknown(noun_of(step.kind), {name: value}, known))
+    elif name in FIELDS[step.kind]:
+        if value is not None or name == "on_timeout":
+            step.fields[name] = value
+    elif name == "after":
         step.after += value if isinstance(value, list | tuple) else [value]
     elif name == "trigger":
         if value in get_args(Rule):
@@ -146,8 +243,6 @@ def set_option(draft: Draft, step: Step, name: str, value: Any) -> None:
         step.run.append(value)
     elif name == "compensate_when":
         set_when(draft, step, value)
-    elif name in _OF_MAPS:
-        step.fields[name] = value
     else:
         step.given[OPTION_NAMES.get(name, name)] = value
 
@@ -169,6 +264,26 @@ def _set_activity(step: Step, activity: Any) -> str | None:
     name = getattr(activity, "__name__", type(activity).__name__)
     step.type = name
     return f"{name} is not an activity: put @activity.defn on the function, or give the name of one"
+
+
+def _set_workflow(step: Step, workflow: Any) -> str | None:
+    """Set what child a step starts; return what is wrong with it."""
+    try:
+        if isinstance(workflow, str):
+            step.type = validate_workflow_type("workflow", workflow)
+            return None
+        definition = definition_of(workflow)
+    except InvalidOptionError as error:
+        step.type = getattr(workflow, "__name__", "child")
+        return error.message
+    step.type = definition.name
+    step.signature = definition.signature
+    step.result_hint = definition.signature.result_hint
+    timeouts = definition.timeouts
+    declared = timeouts.get("execution_timeout", timeouts.get("run_timeout"))
+    if declared is not None:
+        step.fields["timeout"] = declared
+    return None
 
 
 def bind(step: Step, draft: Draft, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -211,10 +211,10 @@ def step(
     source = users_line()
 
     def add(*args: Any, **kwargs: Any) -> Any:
-        draft = _draft("a step")
+        draft = traced("a step")
         made = new_step(draft, "task", activity, options, source, id=id, result=result)
         made.args = bind(made, draft, args, kwargs)
-        _add_roles(draft, made, on_failure, compensate)
+        add_roles(draft, made, on_failure, compensate)
         return output_of(draft, made)
 
     return add
@@ -284,22 +284,29 @@ def each(
     source = users_line()
 
     def add(items: Iterable[Any]) -> list[Any]:
-        draft = _draft("each()")
+        draft = traced("each()")
         made = new_step(draft, "map", activity, options, source, id=id, result=result)
         made.over = items
-        _add_roles(draft, made, on_failure, compensate)
+        add_roles(draft, made, on_failure, compensate)
         return cast("list[Any]", output_of(draft, made))
 
     return add
 
 
-def _add_roles(
+def add_roles(
     draft: Draft,
     made: Step,
     on_failure: Callable[[Any], Any] | None,
     compensate: Callable[[Any], object] | None,
 ) -> None:
-    """Add the steps that run if a step fails, and that undo it."""
+    """Add the steps that run if a step fails, and that undo it.
+
+    Args:
+        draft: The DAG.
+        made: The step.
+        on_failure: Adds the step that runs if it fails.
+        compensate: Adds the step that undoes it.
+    """
     if on_failure is not None:
         trace_role(draft, made, "on_failure", on_failure)
     if compensate is not None:
@@ -312,10 +319,18 @@ def group(name: str) -> AbstractContextManager[None]:
     Args:
         name: The group's name.
     """
-    return _draft("group()").group(name)
+    return traced("group()").group(name)
 
 
-def _draft(what: str) -> Draft:
+def traced(what: str) -> Draft:
+    """Return the DAG that is being traced.
+
+    Args:
+        what: What is called, in messages.
+
+    Raises:
+        DagValidationError: None is.
+    """
     draft = _traced.get(None)
     if draft is None:
         raise outside(what)

@@ -143,8 +143,11 @@ def condition_of(raw: Any, draft: Draft, step: Step, what: str) -> Condition | N
         draft.problem("bad_condition", step, f"{what} {message}", advice)
 
     if isinstance(raw, Output):
-        refuse("is a value, not a condition", "compare it: … == True")
-        return None
+        if unlike(hint_of(raw), bool):
+            refuse("is a value, not a condition", "compare it, as in page.count == 0")
+            return None
+        # What is a boolean is as good as its comparison with true.
+        return Compare("==", value_of(raw, draft, step), Constant(True))
     if not isinstance(raw, Check):
         known = f"is {raw} already when the DAG is built" if isinstance(raw, bool) else "is no condition"
         refuse(

@@ -12,13 +12,13 @@ from outlast_dag.run.values import matches
 from outlast_dag.run.waits import seconds_of, timeout_of
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.nodes import Approval, Call, Child, Node, Sleep, WaitFor
-from outlast_workflow.api.children import start_child
 from outlast_workflow.api.context import current_machine
 from outlast_workflow.errors import ActivityTimeoutError, ApplicationError, WorkflowTimeoutError
 from outlast_workflow.loop.sleep import SleepFuture
 from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.options.start import StartOptions
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
-from outlast_workflow.run.child_calls import ChildWorkflowHandle
+from outlast_workflow.run.child_calls import ChildOptions, ChildWorkflowHandle
 from outlast_workflow.run.mailbox import NO_DEFAULT
 
 STOPPING = ActivityOptions(cancellation_type=CancellationType.WAIT)
@@ -83,14 +83,16 @@ class Calls:
         return self.machine.calls.schedule(node.type, start.args, None, options, None, summary=label)
 
     def _child(self, node: Child, start: Start) -> asyncio.Future[Any]:
-        handle = start_child(
-            node.type,
-            *start.args,
-            execution_timeout=node.timeout,
-            task_queue=node.task_queue,
-            priority=node.priority if node.priority is not None else self.spec.options.priority,
-            parent_close_policy=ParentClosePolicy(node.parent_close_policy),
-            summary=node.id,
+        options = None
+        if not self.machine.replaying:
+            options = ChildOptions(
+                StartOptions(execution_timeout=node.timeout, summary=node.id),
+                node.task_queue,
+                node.priority if node.priority is not None else self.spec.options.priority,
+                ParentClosePolicy(node.parent_close_policy),
+            )
+        handle = self.machine.children.schedule(
+            node.type, start.args, None, None, options, None, CancellationType.WAIT
         )
         return self._detached(handle) if node.parent_close_policy == "abandon" else handle
 

@@ -26,7 +26,7 @@ CompensateWhen = Literal["completed", "started"]
 ClosePolicy = Literal["terminate", "request_cancel", "abandon"]
 """What happens to a child when the DAG's run ends."""
 
-Decision = Literal["reject", "approve", "fail"]
+TimeoutDecision = Literal["reject", "approve", "fail"]
 """What an approval does when nobody decides in time."""
 
 NO_OPTIONS = ActivityOptions()
@@ -205,7 +205,7 @@ class Approval(Node):
     kind: ClassVar[str] = "approval"
 
     timeout: float | None = None
-    on_timeout: Decision = "reject"
+    on_timeout: TimeoutDecision = "reject"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

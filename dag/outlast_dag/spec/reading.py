@@ -15,10 +15,10 @@ from outlast_dag.spec.nodes import (
     KINDS,
     ClosePolicy,
     CompensateWhen,
-    Decision,
     ItemFailure,
     Node,
     Rule,
+    TimeoutDecision,
     fields_of,
 )
 from outlast_dag.spec.options import OPTIONS, policy_of, read_options, without_defaults
@@ -364,7 +364,7 @@ _NODE_FIELDS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "max_nodes": _count,
 }
 _OF_KIND: Final[dict[str, dict[str, Callable[[Any, str], Any]]]] = {
-    "approval": {"on_timeout": _one_of(Decision)},
+    "approval": {"on_timeout": _one_of(TimeoutDecision)},
     "repeat": {"until": _condition},
 }
 """Fields that mean something else in a kind than elsewhere."""

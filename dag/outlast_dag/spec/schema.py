@@ -6,7 +6,7 @@ from typing import Any, Final, get_args
 
 from outlast_dag.spec.conditions import Comparison, Junction
 from outlast_dag.spec.dag import INTERPRETER, FailurePolicy
-from outlast_dag.spec.nodes import KINDS, ClosePolicy, CompensateWhen, Decision, ItemFailure, Rule
+from outlast_dag.spec.nodes import KINDS, ClosePolicy, CompensateWhen, ItemFailure, Rule, TimeoutDecision
 from outlast_dag.spec.options import OPTIONS, TIMEOUTS
 from outlast_dag.spec.values import Bound
 from outlast_workflow.options.retry_policy import RetryPolicy
@@ -98,7 +98,7 @@ _NODES: Final = {
         "event",
         "timeout",
     ),
-    "approval": _node("approval", {"timeout": _SECONDS, "on_timeout": _one_of(Decision)}, "timeout"),
+    "approval": _node("approval", {"timeout": _SECONDS, "on_timeout": _one_of(TimeoutDecision)}, "timeout"),
     "repeat": {
         **_node(
             "repeat",
