@@ -10,7 +10,7 @@ from tests.dashboard.conftest import Served
 from outlast import StartOptions
 from outlast_dashboard.api.routes import metrics
 from outlast_dashboard.notifications import ChangeSignal
-from outlast_store.reads import overview
+from outlast_store.upcoming import outlook
 
 
 async def told(served: Served, path: str) -> Any:
@@ -63,7 +63,7 @@ async def test_the_watchdog_page_counts_deadlines_by_kind_and_window(served: Ser
 async def test_counting_deadlines_stops_at_a_bound_and_says_so(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overview, "MOST_COUNTED", 3)
+    monkeypatch.setattr(outlook, "MOST_COUNTED", 3)
     for number in range(5):
         options = StartOptions(run_timeout=1000 + number)
         await served.client.start("Nobody", id=f"n-{number}", task_queue="nowhere", options=options)
@@ -76,7 +76,7 @@ async def test_counting_deadlines_stops_at_a_bound_and_says_so(
         "within_a_day": 0,
         "later": 0,
     }
-    assert [due["workflow_id"] for due in found["nearest"]] == ["n-0", "n-1", "n-2"]
+    assert [due["workflow_id"] for due in found["nearest"]] == ["n-0", "n-1", "n-2", "n-3", "n-4"]
 
 
 async def test_what_was_enforced_is_told_with_its_lateness(served: Served) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx2
 import pytest
@@ -13,7 +14,7 @@ from tests.rows import latest_row
 
 from outlast import Client, StartOptions
 from outlast.errors import StoreUnreachableError, WorkflowCancelledError
-from outlast.visibility.overview import DueView
+from outlast.visibility.upcoming import Due
 from outlast_dashboard import Token, WebSettings, control_plane
 from outlast_dashboard.notifications import ChangeSignal
 from outlast_dashboard.pages.forms import arguments, progress
@@ -23,6 +24,7 @@ from outlast_dashboard.pages.rendering import ahead, database_label, lasted, nea
 from outlast_dashboard.pages.streaming import without_counting
 from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.primitives.enums import UpcomingKind
 
 PAGES = ["/", "/start", "/watchdog", "/workers", "/queues", "/types", "/workflows/w%2F1"]
 
@@ -471,9 +473,12 @@ def test_the_bar_names_a_database_without_users_and_passwords() -> None:
 def test_what_is_due_is_grouped_by_workflow_with_the_nearest_first() -> None:
     now = datetime(2026, 1, 31, tzinfo=UTC)
 
-    def due(run_id: str, seconds: int) -> DueView:
+    def due(run_id: str, seconds: int) -> Due:
         at = now + timedelta(seconds=seconds)
-        return DueView(kind="timer", due_at=at, workflow_id=run_id, run_id=run_id, command_id=1, name=None)
+        given: dict[str, Any] = {"workflow_type": "Waiting", "task_queue": "default", "name": None}
+        return Due(
+            kind=UpcomingKind.TIMER, due_at=at, workflow_id=run_id, run_id=run_id, command_id=1, **given
+        )
 
     a, b, more = due("a", 1), due("b", 2), due("a", 3)
     assert by_workflow([a, b, more]) == [[a, more], [b]]

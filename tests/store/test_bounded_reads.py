@@ -18,7 +18,7 @@ from tests.statements import asked_of
 from outlast.runtime.schema_check import ensure_schema
 from outlast_store.database.database import Database
 from outlast_store.database.sql_text import Values, fetch
-from outlast_store.reads import attention, due, overview, queues, run_listing, task_queues
+from outlast_store.reads import attention, due, queues, run_listing, task_queues
 from outlast_store.reads.activities import find_claimable, next_activity_at
 from outlast_store.reads.description import describe_run, list_worker_loads
 from outlast_store.reads.run_listing import RunFilter
@@ -26,6 +26,7 @@ from outlast_store.reads.serving import Polled
 from outlast_store.reads.workers import list_workers, next_claimable_at, poll_work
 from outlast_store.schema import tables
 from outlast_store.transitions import run_owners
+from outlast_store.upcoming.outlook import outlook
 
 FEW, MANY = 2_000, 20_000
 CAP = 50
@@ -45,7 +46,7 @@ def low_caps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_queues, "MOST_COUNTED", CAP)
     monkeypatch.setattr(attention, "MOST_LOOKED_AT", CAP)
     monkeypatch.setattr(queues, "MOST_COUNTED", CAP)
-    monkeypatch.setattr(overview, "MOST_COUNTED", CAP)
+    monkeypatch.setattr("outlast_store.upcoming.outlook.MOST_COUNTED", CAP)
 
 
 def activity(number: int, **given: Any) -> dict[str, Any]:
@@ -180,7 +181,7 @@ READS: dict[str, Callable[[Connection], object]] = {
     "a description": lambda connection: describe_run(
         connection, "w-1000000", None, NOW, follow=False, failures=20
     ),
-    "deadlines ahead": lambda connection: overview.outlook(connection, [NOW]),
+    "what lies ahead": lambda connection: outlook(connection, [NOW]),
     "the next deadlines": lambda connection: due.read_next_deadlines(connection, NOW),
 }
 

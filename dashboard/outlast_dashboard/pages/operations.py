@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Request
 from starlette.responses import RedirectResponse, Response
 
-from outlast.visibility.overview import WINDOWS, DueView, task_queue_views, type_views, watchdog_view
+from outlast.visibility.overview import WINDOWS, task_queue_views, type_views, watchdog_view
+from outlast.visibility.upcoming import Due
 from outlast_dashboard.authorization import Reader, TheWeb, Writer
 from outlast_dashboard.pages.rendering import base_of
 from outlast_dashboard.pages.streaming import live_page
@@ -53,11 +54,11 @@ async def delete_outbox(request: Request, web: TheWeb, _: Writer, number: Number
     return RedirectResponse(f"{base_of(request)}/watchdog", 303)
 
 
-def by_workflow(nearest: Sequence[DueView]) -> list[list[DueView]]:
+def by_workflow(nearest: Sequence[Due]) -> list[list[Due]]:
     """Return what is due by runs: the run with the nearest deadline first, each with its own in order."""
-    groups: dict[str, list[DueView]] = {}
+    groups: dict[tuple[str | None, str | None], list[Due]] = {}
     for due in nearest:
-        groups.setdefault(due.run_id, []).append(due)
+        groups.setdefault((due.run_id, due.schedule_id), []).append(due)
     return list(groups.values())
 
 

@@ -35,6 +35,7 @@ from outlast.histories.importer import Imported, Progress
 from outlast.histories.reset import ResetOptions, ResumeOptions
 from outlast.histories.source import Source
 from outlast.visibility.filters import Filters
+from outlast.visibility.upcoming import Upcoming
 from outlast.visibility.views import WorkerSummary, WorkflowDescription
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.declare.handlers import SignalCall, UpdateCall
@@ -42,6 +43,7 @@ from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.options.options import StartOptions
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 from outlast_workflow.options.validation import Seconds
+from outlast_workflow.primitives.enums import UpcomingKind
 from outlast_workflow.primitives.lazy_names import names_of_class
 
 if TYPE_CHECKING:
@@ -457,6 +459,28 @@ class Client:
     def count(self, **filters: Unpack[Filters]) -> int:
         """Return how many runs match."""
         return self._caller.call(lambda: self._client.count(**filters))
+
+    def upcoming(
+        self,
+        limit: int = 50,
+        *,
+        within: Seconds | None = None,
+        kinds: Iterable[UpcomingKind | str] | None = None,
+        workflow_type: str | None = None,
+        task_queue: str | None = None,
+        cursor: str | None = None,
+    ) -> Upcoming:
+        """Return what fires when: the next deadlines, timers, alerts and schedules of the whole database."""
+        return self._caller.call(
+            lambda: self._client.upcoming(
+                limit,
+                within=within,
+                kinds=kinds,
+                workflow_type=workflow_type,
+                task_queue=task_queue,
+                cursor=cursor,
+            )
+        )
 
     # --- activities -------------------------------------------------------------------------------------------------
 

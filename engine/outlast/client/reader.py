@@ -8,7 +8,7 @@ this module cheaply.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from outlast.client.connection import Connection
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from outlast.runtime.runtime import Runtime
     from outlast.visibility.filters import Filters
     from outlast.visibility.listing import Listing
+    from outlast.visibility.upcoming import Upcoming
     from outlast.visibility.views import WorkerSummary, WorkflowDescription
+    from outlast_workflow.options.validation import Seconds
+    from outlast_workflow.primitives.enums import UpcomingKind
 
 
 class Reader(Connection):
@@ -137,6 +140,44 @@ class Reader(Connection):
     async def count(self, **filters: Unpack[Filters]) -> int:
         """Return how many runs match; the filters and the errors are those of :meth:`list`."""
         return await self._visibility.count(filters)
+
+    async def upcoming(
+        self,
+        limit: int = 50,
+        *,
+        within: Seconds | None = None,
+        kinds: Iterable[UpcomingKind | str] | None = None,
+        workflow_type: str | None = None,
+        task_queue: str | None = None,
+        cursor: str | None = None,
+    ) -> Upcoming:
+        """Return what fires when: the next deadlines, timers, alerts and schedules of the whole database.
+
+        What is overdue comes first. Start delays, backoffs and what waits in queues are not among it.
+
+        Args:
+            limit: How much at most, 1 to 1000.
+            within: Only what falls due within this time, in seconds; later pages keep the first one's end.
+            kinds: Only these, for example ``["alert", "schedule"]``. By default all but ``heartbeat``: each activity
+                that works moves its own all the time.
+            workflow_type: Only workflows of this type, and schedules that start it.
+            task_queue: Only what is about this task queue: an activity's, or else the workflow's.
+            cursor: The ``cursor`` of the page before, with the same filters.
+
+        Returns:
+            A page. Where filters leave out so much that it ends early, ``stopped`` says so; its cursor leads on.
+
+        Raises:
+            InvalidOptionError: Something cannot be used; nothing was read.
+        """
+        return await self._visibility.upcoming(
+            limit,
+            within=within,
+            kinds=kinds,
+            workflow_type=workflow_type,
+            task_queue=task_queue,
+            cursor=cursor,
+        )
 
     async def describe(self, workflow_id: str, run_id: str | None = None) -> WorkflowDescription:
         """Describe a workflow's current run, or one of its runs; see :meth:`WorkflowHandle.describe`.

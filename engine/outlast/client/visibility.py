@@ -11,6 +11,7 @@ from outlast.client.workflows.handle import WorkflowHandle
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.filters import Filters, run_filter
 from outlast.visibility.listing import Listing
+from outlast.visibility.upcoming import Upcoming, read_upcoming
 from outlast.visibility.views import WorkerSummary
 from outlast.visibility.workers import worker_summaries
 from outlast_store.reads import run_listing
@@ -45,6 +46,10 @@ class Visibility:
             wanted = replace(wanted, current=True)
         listing = Listing(self._runtime, wanted, RUNS_PER_PAGE)
         return Bulk(self._runtime, listing, self._handle, cursor, at_once, wanted.workflow_ids)
+
+    async def upcoming(self, limit: int, **options: Any) -> Upcoming:
+        """Return what fires when; see :meth:`outlast.Client.upcoming`."""
+        return await read_upcoming(self._runtime, limit, **options)
 
     async def workers(self) -> Sequence[WorkerSummary]:
         """Return the registered workers; see :meth:`outlast.Client.workers`."""

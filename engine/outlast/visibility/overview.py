@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.filters import Filters, run_filter
+from outlast.visibility.upcoming import Due, due_view
 from outlast.visibility.views import Instant, View
 from outlast.visibility.workers import worker_summaries
 from outlast.watchdog import WatchdogReport
 from outlast_store.reads import overview, run_listing, task_queues
+from outlast_store.upcoming.outlook import outlook
 from outlast_workflow.primitives.enums import RunStatus
 from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, from_datetime, to_datetime
 
@@ -150,20 +152,6 @@ def _type_view(share: overview.TypeShare, now: int) -> TypeView:
     )
 
 
-class DueView(View):
-    """A deadline or a timer that lies ahead, or is overdue. ``kind`` is one of the six timeouts, or ``timer``.
-
-    ``name`` is the type of the workflow or the activity, or the timer's summary.
-    """
-
-    kind: str
-    due_at: Instant
-    workflow_id: str
-    run_id: str
-    command_id: int | None
-    name: str | None
-
-
 class EnforcedView(View):
     """A timeout that was enforced, and how late."""
 
@@ -178,11 +166,11 @@ class EnforcedView(View):
 
 
 class WatchdogView(View):
-    """The deadlines ahead, and the timeouts that were enforced lately.
+    """What lies ahead, and the timeouts that were enforced lately.
 
     Attributes:
-        open: By kind, how many deadlines fall due in which window: ``overdue``, ``within_a_minute``,
-            ``within_an_hour``, ``within_a_day``, ``later``; of the nearest 10,000 of runs, activities and timers each.
+        open: By kind, how much falls due in which window: ``overdue``, ``within_a_minute``, ``within_an_hour``,
+            ``within_a_day``, ``later``; of the nearest 10,000 of runs, activities, timers, alerts and schedules each.
         more: Whether there are more than were counted.
         nearest: The nearest fifty, without heartbeats.
         heartbeats: The nearest fifty heartbeats.
@@ -192,29 +180,18 @@ class WatchdogView(View):
 
     open: dict[str, dict[str, int]]
     more: bool
-    nearest: list[DueView]
-    heartbeats: list[DueView]
+    nearest: list[Due]
+    heartbeats: list[Due]
     enforced: list[EnforcedView]
     worst_lateness_seconds: float | None
     now: Instant
-
-
-def _due_view(due: overview.Due) -> DueView:
-    return DueView(
-        kind=due.kind,
-        due_at=to_datetime(due.due_at),
-        workflow_id=due.workflow_id,
-        run_id=due.run_id,
-        command_id=due.command_id,
-        name=due.name,
-    )
 
 
 async def watchdog_view(runtime: Runtime) -> WatchdogView:
     """Return what the watchdog has ahead and what it has enforced lately."""
     now = to_datetime(runtime.environment.clock.now())
     bounds = [from_datetime(now + ahead) for ahead in WINDOWS.values()]
-    ahead = await runtime.read(overview.outlook, bounds)
+    ahead = await runtime.read(outlook, bounds)
     lately = await runtime.read(overview.enforced_lately)
     windows = (*WINDOWS, "later")
     enforced = [
@@ -233,8 +210,8 @@ async def watchdog_view(runtime: Runtime) -> WatchdogView:
     return WatchdogView(
         open={kind: dict(zip(windows, counts, strict=True)) for kind, counts in sorted(ahead.counts.items())},
         more=ahead.more,
-        nearest=[_due_view(due) for due in ahead.nearest],
-        heartbeats=[_due_view(due) for due in ahead.heartbeats],
+        nearest=[due_view(due) for due in ahead.nearest],
+        heartbeats=[due_view(due) for due in ahead.heartbeats],
         enforced=enforced,
         worst_lateness_seconds=max((one.lateness_seconds for one in enforced), default=None),
         now=now,

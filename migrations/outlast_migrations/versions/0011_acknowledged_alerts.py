@@ -1,4 +1,4 @@
-"""Alerts that somebody has seen; and indexes by instant that hold the keys, so that equal instants are read in pages."""
+"""Alerts that somebody has seen; and indexes by instant that hold the keys: equal instants are read in pages."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
-"""The overview of a database: workflow types, deadlines that lie ahead, and timeouts enforced lately.
+"""The overview of a database: workflow types, and timeouts enforced lately.
 
-Everything here is bounded: counts stop at :data:`MOST_COUNTED`, and the figures of workflow types are of the latest
-runs. So it costs the same however many runs there are.
+The figures are of the latest runs and failures, so they cost the same however many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,9 +12,8 @@ from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
 from outlast_store.database.sql_text import fetch, marks
-from outlast_workflow.primitives.enums import RunStatus, TimeoutKind
+from outlast_workflow.primitives.enums import RunStatus
 
-MOST_COUNTED: Final = 10_000
 MOST_LISTED: Final = 50
 LATEST_RUNS: Final = 10_000
 LATEST_FAILURES: Final = 2_000
@@ -78,111 +75,7 @@ def type_shares(connection: Connection, *, latest: int = LATEST_RUNS) -> list[Ty
     return sorted(shares.values(), key=lambda share: (-share.runs, share.workflow_type))
 
 
-# --- deadlines ------------------------------------------------------------------------------------------------------
-
-TIMER: Final = "timer"
-_RUN_KIND: Final = (
-    "CASE WHEN execution_deadline_at IS NOT NULL AND execution_deadline_at <= next_deadline_at "
-    f"THEN '{TimeoutKind.EXECUTION_TIMEOUT.value}' ELSE '{TimeoutKind.RUN_TIMEOUT.value}' END"
-)
-_ACTIVITY_KIND: Final = (
-    "CASE next_deadline_at "
-    f"WHEN schedule_to_close_deadline_at THEN '{TimeoutKind.SCHEDULE_TO_CLOSE.value}' "
-    f"WHEN schedule_to_start_deadline_at THEN '{TimeoutKind.SCHEDULE_TO_START.value}' "
-    f"WHEN start_to_close_deadline_at THEN '{TimeoutKind.START_TO_CLOSE.value}' "
-    f"ELSE '{TimeoutKind.HEARTBEAT.value}' END"
-)
-_AHEAD: Final = (
-    (
-        f"SELECT {_RUN_KIND} AS kind, next_deadline_at AS due_at, run_id, NULL AS command_id, "
-        "workflow_type AS name FROM workflow_runs "
-        "WHERE next_deadline_at IS NOT NULL ORDER BY next_deadline_at LIMIT ?"
-    ),
-    (
-        f"SELECT {_ACTIVITY_KIND} AS kind, next_deadline_at AS due_at, run_id, activity_id AS command_id, "
-        "activity_type AS name FROM activity_executions "
-        "WHERE next_deadline_at IS NOT NULL ORDER BY next_deadline_at LIMIT ?"
-    ),
-    (
-        f"SELECT '{TIMER}' AS kind, fire_at AS due_at, run_id, timer_id AS command_id, "
-        "summary AS name FROM timers ORDER BY fire_at LIMIT ?"
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A deadline or a timer that lies ahead, or is past and not enforced yet.
-
-    ``name`` is the type of the workflow or the activity, or the timer's summary.
-    """
-
-    kind: str
-    due_at: int
-    run_id: str
-    workflow_id: str
-    command_id: int | None
-    name: str | None
-
-
-@dataclass(slots=True)
-class Outlook:
-    """The deadlines and timers that lie ahead.
-
-    Attributes:
-        counts: By kind, how many fall due before each of the given bounds, and how many later. Of runs, activities and
-            timers the nearest 10,000 each are counted.
-        nearest: The nearest ones, without heartbeats.
-        heartbeats: The nearest heartbeats. They stand aside: each activity that works moves its own all the time.
-        more: Whether counting stopped at that limit, so that there may be more.
-    """
-
-    counts: dict[str, list[int]]
-    nearest: list[Due]
-    heartbeats: list[Due]
-    more: bool
-
-
-def outlook(connection: Connection, bounds: Sequence[int]) -> Outlook:
-    """Return the open deadlines and timers, by kind and by when they fall due.
-
-    Args:
-        connection: Where to read.
-        bounds: Instants in microseconds since the epoch, rising.
-    """
-    counts: dict[str, list[int]] = {}
-    rows: list[tuple[int, str, str, int | None, str | None]] = []
-    more = False
-    passed = " + ".join(["CASE WHEN due_at < ? THEN 0 ELSE 1 END"] * len(bounds)) or "0"
-    with snapshot(connection):
-        for ahead in _AHEAD:
-            placed = f"SELECT kind, {passed} AS place FROM ({ahead}) AS ahead"
-            text = f"SELECT kind, place, count(*) FROM ({placed}) AS placed GROUP BY kind, place"
-            found = fetch(connection, text, (*bounds, MOST_COUNTED))
-            for kind, place, count in found:
-                counts.setdefault(kind, [0] * (len(bounds) + 1))[place] = count
-            more = more or sum(count for _, _, count in found) == MOST_COUNTED
-            for sign in ("=", "<>") if _ACTIVITY_KIND in ahead else ("<>",):
-                text = (
-                    f"SELECT due_at, kind, run_id, command_id, name FROM ({ahead}) AS ahead "
-                    f"WHERE kind {sign} '{TimeoutKind.HEARTBEAT.value}' ORDER BY due_at LIMIT ?"
-                )
-                rows += fetch(connection, text, (MOST_COUNTED, MOST_LISTED))
-        rows.sort(key=lambda row: row[:3])
-        beating = [row for row in rows if row[1] == TimeoutKind.HEARTBEAT][:MOST_LISTED]
-        nearest = [row for row in rows if row[1] != TimeoutKind.HEARTBEAT][:MOST_LISTED]
-        ids = _workflow_ids(connection, {row[2] for row in (*beating, *nearest)})
-
-    def due(row: tuple[int, str, str, int | None, str | None]) -> Due:
-        at, kind, run_id, of, name = row
-        return Due(kind, at, run_id, ids.get(run_id, ""), of, name)
-
-    return Outlook(
-        counts=counts,
-        nearest=[due(row) for row in nearest],
-        heartbeats=[due(row) for row in beating],
-        more=more,
-    )
+# --- timeouts -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,20 @@ class AlertKind(StrEnum):
     AT_INSTANT = "at_instant"
 
 
+class UpcomingKind(StrEnum):
+    """What falls due: one of the six deadlines, a timer, an alert that is armed, or a schedule."""
+
+    EXECUTION_TIMEOUT = "execution_timeout"
+    RUN_TIMEOUT = "run_timeout"
+    SCHEDULE_TO_START = "schedule_to_start"
+    START_TO_CLOSE = "start_to_close"
+    SCHEDULE_TO_CLOSE = "schedule_to_close"
+    HEARTBEAT = "heartbeat"
+    TIMER = "timer"
+    ALERT = "alert"
+    SCHEDULE = "schedule"
+
+
 class RetryState(StrEnum):
     """Why an activity or a workflow was not retried."""
 

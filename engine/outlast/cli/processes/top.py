@@ -144,7 +144,9 @@ def _task_queues(found: Overview) -> RenderableType:
 def _deadlines(found: Overview) -> RenderableType:
     made = table("DUE NEXT", "WHEN", "WORKFLOW")
     for due in found.watchdog.nearest[:LINES]:
-        made.add_row(due.kind.replace("_", "-"), left(due.due_at, found.now), due.workflow_id)
+        made.add_row(
+            due.kind.replace("_", "-"), left(due.due_at, found.now), due.workflow_id or due.schedule_id
+        )
     return _part(made, found.watchdog.nearest)
 
 
