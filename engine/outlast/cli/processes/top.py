@@ -142,11 +142,10 @@ def _task_queues(found: Overview) -> RenderableType:
 
 
 def _deadlines(found: Overview) -> RenderableType:
-    made = table("DUE NEXT", "WHEN", "WORKFLOW")
+    made = table("DUE NEXT", "WHEN", "WORKFLOW OR SCHEDULE")
     for due in found.watchdog.nearest[:LINES]:
-        made.add_row(
-            due.kind.replace("_", "-"), left(due.due_at, found.now), due.workflow_id or due.schedule_id
-        )
+        whose = due.workflow_id or due.schedule_id or ""
+        made.add_row(due.kind.replace("_", "-"), left(due.due_at, found.now), whose)
     return _part(made, found.watchdog.nearest)
 
 
