@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from outlast_dag.run.actions import Completed, Failed, Outcome
@@ -59,6 +60,51 @@ def draw_spec(rng: random.Random) -> DagSpec:
         params=(Parameter("p"), Parameter("q", False, [1, 2])),
         output=_value(rng, names) if rng.random() < 0.8 else None,
     )
+
+
+def with_auxiliaries(rng: random.Random, spec: DagSpec) -> DagSpec:
+    """The same DAG, with nodes that run if others fail, and that undo them."""
+    order = spec.graph.order
+    before: dict[str, list[str]] = {}
+    for name in order:
+        producers = spec.graph.producers[name]
+        before[name] = sorted({*producers, *(one for producer in producers for one in before[producer])})
+    added: list[Node] = []
+
+    def auxiliary(name: str, known: list[str], *, role: str, depth: int) -> str:
+        def value() -> Value:
+            if role == "on_failure" and rng.random() < 0.5:
+                path = rng.choice(((), ("message",), ("item",), ("nope",)))
+                return Ref("bound", "failure", path, rng.choice((None, None, Constant(0))))
+            return _value(rng, known)
+
+        common: dict[str, Any] = {"id": name, "type": "work"}
+        if depth < 2 and rng.random() < 0.25:
+            common["on_failure"] = auxiliary(f"{name}f", known, role="on_failure", depth=depth + 1)
+        if role == "on_failure" and rng.random() < 0.3:
+            common["compensate"] = auxiliary(f"{name}c", [*known, name], role="compensate", depth=depth + 1)
+            common["compensate_when"] = rng.choice(("completed", "started"))
+        if rng.random() < 0.25:
+            args = (Array((ITEM, value())),) if rng.random() < 0.5 else (ITEM,)
+            over = value() if rng.random() < 0.5 else Constant([1, 2])
+            added.append(Map(**common, args=args, over=over, concurrency=rng.choice((0, 1))))
+        else:
+            added.append(Task(**common, args=tuple(value() for _ in range(rng.choice((0, 1, 2))))))
+        return name
+
+    nodes: list[Node] = []
+    for node in spec.nodes:
+        changes: dict[str, Any] = {}
+        if rng.random() < 0.35:
+            changes["on_failure"] = auxiliary(f"{node.id}f", before[node.id], role="on_failure", depth=0)
+        if rng.random() < 0.5:
+            known = [*before[node.id], node.id, node.id]
+            changes["compensate"] = auxiliary(f"{node.id}c", known, role="compensate", depth=0)
+            changes["compensate_when"] = rng.choice(("completed", "completed", "started"))
+        nodes.append(replace(node, **changes))
+    nodes += added
+    rng.shuffle(nodes)
+    return replace(spec, nodes=tuple(nodes), compensate_on_cancel=rng.random() < 0.7)
 
 
 def _ref(rng: random.Random, names: list[str]) -> Value:
@@ -136,7 +182,10 @@ class Oracle:
             for place, one in enumerate(spec.params)
         }
         self.nodes: dict[str, Any] = {node.id: node for node in spec.nodes}
-        self.order = self._order()
+        self.owners = {
+            helper: node for node in spec.nodes for helper in (node.on_failure, node.compensate) if helper
+        }
+        self.order = [one for name in self._order() for one in self._with_helpers(name)]
         self.state = dict.fromkeys(self.order, "waiting")
         self.value: dict[str, Any] = {}
         self.calls: dict[str, list[tuple[Any, ...] | None]] = {}
@@ -147,9 +196,24 @@ class Oracle:
         self.halted = self.cancelled = False
         self.begun: list[Key] = []
         self.stopped: list[Key] = []
+        self.told: dict[str, Any] = {}
+        """What each node is given that runs because of a failure."""
+        self.done: list[tuple[str, Any]] = []
+        """What was done and can be undone, with the output that is told of it."""
+        self.undoing: tuple[str, Any] | None = None
+        self.undone: list[str] = []
+        self.verdict: tuple[str, Any] | None = None
+        self.blamed: list[str] = []
+        self.expired = self.timed_out = False
+
+    def _with_helpers(self, name: str | None) -> list[str]:
+        if name is None:
+            return []
+        node = self.nodes[name]
+        return [name, *self._with_helpers(node.on_failure), *self._with_helpers(node.compensate)]
 
     def _order(self) -> list[str]:
-        left = [node.id for node in self.spec.nodes]
+        left = [node.id for node in self.spec.nodes if node.id not in self.owners]
         done: list[str] = []
         while left:
             name = next(name for name in left if all(one in done for one in self.producers(name)))
@@ -175,8 +239,10 @@ class Oracle:
             if value.root == "param":
                 found = self.parameters[value.name]
             elif value.root == "bound":
-                found = item
-            elif self.state[value.name] == "completed":
+                found = item if value.name == "item" else self.told[self.deciding]
+            elif self.undoing is not None and value.name == self.undoing[0]:
+                found = self.undoing[1]
+            elif value.name in self.value:
                 found = self.value[value.name]
             else:
                 raise Skipped if self.state[value.name] == "skipped" else Lost
@@ -235,24 +301,30 @@ class Oracle:
 
     def settle(self) -> None:
         """Do all that can be done without another outcome."""
-        while any(self._step(name) for name in self.order) or self._begin():
+        while any(self._step(name) for name in self.order) or self._begin() or self._undo():
             pass
 
     def _step(self, name: str) -> bool:
         """Take a node one step further, if there is one."""
         if self.state[name] == "waiting":
-            if any(self.state[one] in ("waiting", "running") for one in self.producers(name)):
+            if name in self.owners or not all(map(self._is_over, self.producers(name))):
                 return False
             self._decide(name)
             return True
         return self.state[name] == "running" and self._maybe_end(name)
 
+    def _is_over(self, name: str) -> bool:
+        """Whether nothing changes the state of a node any more, but what undoes it."""
+        helper = self.nodes[name].on_failure
+        replaced = helper in self.told and not self._is_over(helper)
+        return self.state[name] not in ("waiting", "running") and not replaced
+
     def _decide(self, name: str) -> None:
         node = self.nodes[name]
         ends = [self.state[one] for one in self.producers(name)]
-        bad = [end for end in ends if end not in ("completed", "skipped")]
+        bad = [end for end in ends if end not in ("completed", "skipped", "recovered")]
         tolerant = node.rule in ("all_done", "one_failed", "all_failed")
-        if self.cancelled or (self.halted and not tolerant):
+        if self.cancelled or self.expired or (self.halted and not tolerant):
             self.state[name] = "upstream_failed" if bad else "cancelled"
             return
         met = {
@@ -266,6 +338,13 @@ class Oracle:
         if ends and not met:
             self.state[name] = "skipped" if node.rule in ("one_failed", "all_failed") else "upstream_failed"
             return
+        self._take_values(name)
+
+    deciding = ""
+
+    def _take_values(self, name: str) -> None:
+        node = self.nodes[name]
+        self.deciding = name
         try:
             if node.skip_when is not None and self.holds(node.skip_when):
                 self.state[name] = "skipped"
@@ -285,11 +364,11 @@ class Oracle:
             else:
                 self.calls[name] = [tuple(self.find(arg) for arg in node.args)]
         except Skipped:
-            self.state[name] = "skipped"
+            self._is(name, "skipped")
         except Lost:
-            self.state[name] = "upstream_failed"
+            self._is(name, "upstream_failed")
         except Wrong:
-            self._fail(name, "failed")
+            self._fail(name, Failed("DagDataError", ""))
         else:
             self.state[name] = "running"
 
@@ -301,7 +380,7 @@ class Oracle:
         elif isinstance(arg, Object):
             for _, one in arg.members:
                 self._check(one)
-        elif not (isinstance(arg, Ref) and arg.root == "bound"):
+        elif not (isinstance(arg, Ref) and arg.name == "item"):
             self.find(arg)
 
     def key(self, name: str, index: int) -> Key:
@@ -317,34 +396,90 @@ class Oracle:
 
     def _maybe_end(self, name: str) -> bool:
         hows = self._hows(name)
-        node = self.nodes[name]
         if "running" in hows:
             return False
         if self._failing(name):
-            first = next(
-                how for key, how in self.asked.items() if key[0] == name and how in ("failed", "timed_out")
-            )
-            self._fail(name, self.first_failures.get(name, first))
+            self._fail(name, self.first_failures[name])
         elif name in self.stopping and {"cancelled", None} & set(hows):
-            self.state[name] = "cancelled"
+            self._note(name)
+            self._is(name, "cancelled")
         elif None in hows:
             return False
-        elif isinstance(node, Map):
-            done = [self.results[name, index] for index, how in enumerate(hows) if how == "completed"]
-            collected = [
-                self.results[name, index]
-                for index, how in enumerate(hows)
-                if how == "completed" or node.on_item_failure == "collect"
-            ]
-            self.value[name] = collected if node.collect else {"count": len(done)}
-            self.state[name] = "completed"
         else:
-            self.value[name] = self.results[name, None]
-            self.state[name] = "completed"
+            self.value[name] = self._output(name)
+            self._note(name)
+            self._is(name, "completed")
+        return True
+
+    def _output(self, name: str) -> Any:
+        """What a node has returned so far."""
+        node, hows = self.nodes[name], self._hows(name)
+        if not isinstance(node, Map):
+            return self.results[name, None]
+        collected = [
+            self.results[name, index]
+            for index, how in enumerate(hows)
+            if how == "completed" or (node.on_item_failure == "collect" and how in ("failed", "timed_out"))
+        ]
+        return collected if node.collect else {"count": hows.count("completed")}
+
+    def _note(self, name: str) -> None:
+        """Note what a node has done, now that none of its calls runs."""
+        node = self.nodes[name]
+        if not node.compensate or name not in self.calls:
+            return
+        hows = self._hows(name)
+        begun = any(how is not None for how in hows)
+        if name in self.value or "completed" in hows:
+            self.done.append((name, self._output(name)))
+        elif node.compensate_when == "started" and begun:
+            self.done.append((name, self._output(name) if isinstance(node, Map) else None))
+
+    def _is(self, name: str, state: str) -> None:
+        """Let a node end; what it runs for ends with it."""
+        self.state[name] = state
+        owner = self.owners.get(name)
+        if owner is None:
+            return
+        good = state in ("completed", "recovered")
+        if self.undoing is not None and name == self.nodes[self.undoing[0]].compensate:
+            self.undone.append(self.undoing[0])
+            self.state[self.undoing[0]] = "compensated" if good else "compensation_failed"
+            self.undoing = None
+        elif good:
+            self.value[owner.id] = self.value[name]
+            self._is(owner.id, "recovered")
+        else:
+            self._blame(owner.id)
+            self._halt(but=owner.id)
+            self._is(owner.id, self.state[owner.id])
+
+    def _blame(self, name: str) -> None:
+        """Count the failure of a node, after that of what it runs for."""
+        owner = self.owners.get(name)
+        if owner is not None and name in self.told:
+            self._blame(owner.id)
+        if name not in self.failures:
+            self.failures.append(name)
+
+    def _undo(self) -> bool:
+        """Undo the latest thing that was done, if the DAG has ended badly."""
+        if self.undoing is not None or "running" in self.state.values():
+            return False
+        if self.verdict is None:
+            self.verdict, self.blamed = self.end(), list(self.failures)
+        status = self.verdict[0]
+        if status == "completed" or (status == "cancelled" and not self.spec.compensate_on_cancel):
+            return False
+        if not self.done:
+            return False
+        self.undoing = self.done.pop()
+        self._take_values(self.nodes[self.undoing[0]].compensate)
         return True
 
     stopping: set[str]
-    first_failures: dict[str, str]
+    called_off: set[str]
+    first_failures: dict[str, Failed]
 
     def _begin(self) -> bool:
         """Begin the first call that may begin."""
@@ -383,18 +518,37 @@ class Oracle:
             self.asked[key] = how
             self.results[key] = {"failure": {"type": outcome.type, "message": outcome.message}}
             if self._failing(name) and name not in self.first_failures:
-                self.first_failures[name] = how
+                self.first_failures[name] = replace(outcome, item=key[1])
                 for index, one in enumerate(self._hows(name)):
                     if one == "running":
                         self.stopped.append(self.key(name, index))
-                self._halt(but=name)
+                if not self._is_replaced(name):
+                    self._halt(but=name)
         else:
             self.asked[key] = "cancelled"
 
-    def _fail(self, name: str, state: str) -> None:
-        self.failures.append(name)
+    def _is_replaced(self, name: str) -> bool:
+        return self.nodes[name].on_failure is not None and name not in self.called_off
+
+    def _fail(self, name: str, failure: Failed) -> None:
+        state = "timed_out" if failure.timed_out else "failed"
+        self._note(name)
+        helper = self.nodes[name].on_failure
+        if self._is_replaced(name):
+            self.state[name] = state
+            self.told[helper] = {
+                "node": name,
+                "type": failure.type,
+                "message": failure.message,
+                "timed_out": failure.timed_out,
+                "item": failure.item,
+            }
+            self._take_values(helper)
+            return
+        self._blame(name)
         self.state[name] = state
         self._halt(but=name)
+        self._is(name, state)
 
     def _halt(self, but: str) -> None:
         if self.spec.failure == "fail_fast" and not self.halted:
@@ -403,21 +557,34 @@ class Oracle:
 
     def _stop(self, but: str | None = None) -> None:
         for name in self.order:
-            if self.state[name] == "running" and name != but and name not in self.first_failures:
+            if self.state[name] != "running" or name == but:
+                continue
+            self.called_off.add(name)
+            if name not in self.first_failures and name not in self.stopping:
                 self.stopping.add(name)
                 for index, how in enumerate(self._hows(name)):
                     if how == "running":
                         self.stopped.append(self.key(name, index))
 
     def cancel(self) -> None:
-        self.cancelled = True
-        self._stop()
+        if self.verdict is None:
+            self.cancelled = self.halted = True
+            self._stop()
+        self.settle()
+
+    def expire(self) -> None:
+        if self.verdict is None:
+            self.timed_out = self.timed_out or not self.halted
+            self.expired = self.halted = True
+            self._stop()
         self.settle()
 
     def end(self) -> tuple[str, Any]:
         """How the DAG has ended."""
         if self.cancelled:
             return "cancelled", None
+        if self.timed_out:
+            return "timed_out", None
         if self.failures:
             return "failed", None
         if self.spec.output is None:
@@ -433,6 +600,7 @@ class Oracle:
 def oracle_of(spec: DagSpec, arguments: list[Any]) -> Oracle:
     oracle = Oracle(spec, arguments)
     oracle.stopping = set()
+    oracle.called_off = set()
     oracle.first_failures = {}
     return oracle
 
