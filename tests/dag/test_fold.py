@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.dag.random_dags import draw_outcome, draw_spec
+from tests.dag.random_dags import draw_outcome, draw_spec, with_auxiliaries
 
 from outlast_dag.description.fold import DagFold
 from outlast_dag.run.actions import Completed, Failed, NodeState
@@ -121,7 +121,10 @@ class Live:
 
 def compare(seed: int) -> None:
     rng = random.Random(seed)
-    live = Live(draw_spec(rng), seed)
+    spec = draw_spec(rng)
+    if rng.random() < 0.5:
+        spec = with_auxiliaries(rng, spec)
+    live = Live(spec, seed)
     fold = DagFold("run", "drawn", CONVERTER)
     fed = 0
     fresh: set[str] = set()
