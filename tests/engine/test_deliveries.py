@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import orjson
+import pytest
 from tests.engine.conftest import MakeEnvironment
 
-from outlast import AlertPolicy, StartOptions, workflow
+from outlast import ActivityOptions, AlertPolicy, ApplicationError, StartOptions, workflow
+from outlast.alerts import Alert
+from outlast.errors import InvalidOptionError, WorkflowNotFoundError
 from outlast.testing import TestEnvironment, check_database
 from outlast_store.database.sql_text import fetch
 
@@ -104,3 +108,102 @@ async def test_an_alert_forgets_a_delivery_that_is_deleted(engine: MakeEnvironme
         assert (gone.channel, gone.workflow_id, gone.status) == ("oncall", None, None)
         assert (kept.channel, kept.status) == ("pager", "pending")
         assert await env.client.runtime.read(check_database) == []
+
+
+async def test_a_function_takes_alerts_until_it_has_taken_them(engine: MakeEnvironment) -> None:
+    taken: list[list[Alert]] = []
+    tries = 0
+
+    async def take(alerts: list[Alert]) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise RuntimeError("away")
+        taken.append(alerts)
+
+    async with engine(workflows=[waiting], alert_channels={"oncall": take}) as env:
+        policy = AlertPolicy(after=[10], channels=["oncall"])
+        handle = await env.client.start(waiting, id="w", options=StartOptions(alerts=policy))
+        await env.sleep(60)
+        [alert] = (await handle.describe()).alerts.fired
+        assert [[one.alert_id for one in alerts] for alerts in taken] == [[alert.alert_id]]
+        assert taken[0][0].text == "it has taken 10 s"
+        [delivery] = alert.deliveries
+        assert delivery.status == "completed"
+        assert delivery.delivered_at is not None
+        # The second and the third attempt came after 5 s and 10 s, give or take a fifth.
+        assert 12 <= (delivery.delivered_at - alert.fired_at).total_seconds() <= 18
+        assert tries == 3
+
+
+async def test_what_is_refused_for_good_is_delivered_by_a_reset(engine: MakeEnvironment) -> None:
+    taken: list[str] = []
+    away = True
+
+    async def take(alerts: list[Alert]) -> None:
+        if away:
+            raise ApplicationError("gone", non_retryable=True)
+        taken.extend(one.alert_id for one in alerts)
+
+    async with engine(workflows=[waiting], alert_channels={"oncall": take}) as env:
+        policy = AlertPolicy(after=[10], channels=["oncall"])
+        await env.client.start(waiting, id="w", options=StartOptions(alerts=policy))
+        await env.sleep(20)
+        failed = [run async for run in env.client.list(workflow_type="outlast.deliver", status="failed")]
+        assert len(failed) == 1
+        away = False
+        again = await env.client.handle(failed[0].workflow_id).reset("last-successful")
+        await again.result()
+        assert taken == [one.alert_id for one in await env.client.alerts.list()]
+
+
+async def test_the_defaults_of_a_worker_are_not_those_of_deliveries(engine: MakeEnvironment) -> None:
+    taken: list[str] = []
+
+    async def take(alerts: list[Alert]) -> None:
+        taken.extend(one.workflow_id for one in alerts)
+
+    defaults = ActivityOptions(
+        task_queue="elsewhere", heartbeat_timeout=1, alerts=AlertPolicy(after=[1], channels=["oncall"])
+    )
+    async with engine(
+        workflows=[waiting], alert_channels={"oncall": take}, default_activity_options=defaults
+    ) as env:
+        workflow_id = await env.client.alerts.test("oncall")
+        await env.client.handle(workflow_id).result()
+        assert taken == [workflow_id]
+        assert await env.client.alerts.list() == []
+
+
+async def test_deliveries_are_deleted_a_week_after_they_have_completed(engine: MakeEnvironment) -> None:
+    async def take(alerts: list[Alert]) -> None:
+        pass
+
+    async with engine(workflows=[waiting], alert_channels={"oncall": take}) as env:
+        delivered = await env.client.alerts.test("oncall")
+        await env.client.handle(delivered).result()
+        unserved = await env.client.alerts.test("pager")
+        await env.client.handle(unserved).terminate("not wanted")
+        await env.sleep(6.9 * 86_400)
+        assert (await env.client.handle(delivered).describe()).run.status == "completed"
+        await env.sleep(0.2 * 86_400)
+        with pytest.raises(WorkflowNotFoundError):
+            await env.client.handle(delivered).describe()
+        assert (await env.client.handle(unserved).describe()).run.status == "terminated"
+
+
+@pytest.mark.parametrize(
+    ("channels", "message"),
+    [
+        ([], "must be a dict"),
+        ({"on call": None}, "letters, digits"),
+        ({"oncall": 5}, "must be a Webhook or an async def"),
+        ({"oncall": print}, "must be a Webhook or an async def"),
+    ],
+)
+async def test_what_is_no_channel_is_refused(in_memory: MakeEnvironment, channels: Any, message: str) -> None:
+    async with in_memory(workflows=[]) as env:
+        with pytest.raises(InvalidOptionError, match=message):
+            env.new_worker(workflows=[waiting], alert_channels=channels)
+        with pytest.raises(InvalidOptionError, match="letters, digits"):
+            await env.client.alerts.test("on call")

@@ -17,6 +17,10 @@ class BlockingAlerts:
         self._alerts = alerts
         self._caller = caller
 
+    def test(self, channel: str) -> str:
+        """Start a delivery of a test. See :meth:`outlast.visibility.alerts.Alerts.test`."""
+        return self._caller.call(lambda: self._alerts.test(channel))
+
     def list(
         self,
         *,

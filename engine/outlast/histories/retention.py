@@ -64,9 +64,13 @@ class Retention:
     Args:
         client: The client of the database.
         policy: What is kept.
+        completed_type: Delete only workflows of this type that completed; the policy has ``days``.
     """
 
-    def __init__(self, client: HasRuntime, policy: RetentionPolicy) -> None:
+    def __init__(
+        self, client: HasRuntime, policy: RetentionPolicy, *, completed_type: str | None = None
+    ) -> None:
+        self._completed_type = completed_type
         self._runtime = client.runtime
         self._policy = policy
         self._periodic: Periodic | None = None
@@ -124,7 +128,9 @@ class Retention:
         after = ""
         while limit is None or report.chains < limit:
             most = CHAINS_PER_READ if limit is None else min(CHAINS_PER_READ, limit - report.chains)
-            found = await runtime.read_aside(deletion.expired, after, before, closed_before, most)
+            found = await runtime.read_aside(
+                deletion.expired, after, before, closed_before, most, completed_type=self._completed_type
+            )
             for chain in found:
                 await self._delete(chain, report)
                 after = chain.last_run_id

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from outlast.alerts.channels import AlertChannel
 from outlast.checking.checker import StaticChecks
 from outlast.client.client import Client
 from outlast.client.interceptors import Interceptor
@@ -78,6 +79,7 @@ class TestEnvironment:
         replay: At the end, replay every run of these workflows, and raise the error of the first that fails. This
             finds workflows that are not deterministic although the test passes.
         interceptors: The client's interceptors, which are the worker's too.
+        alert_channels: The channels that the worker delivers alerts to.
 
     Attributes:
         client: The client.
@@ -119,6 +121,7 @@ class TestEnvironment:
         runtime_guard: bool = True,
         replay: bool = False,
         interceptors: Iterable[Interceptor] = (),
+        alert_channels: Mapping[str, AlertChannel] | None = None,
     ) -> None:
         self._workflows = tuple(workflows)
         self._replay = replay
@@ -141,6 +144,7 @@ class TestEnvironment:
             "workflow_task_failure_types": workflow_task_failure_types,
             "static_checks": static_checks,
             "runtime_guard": runtime_guard,
+            "alert_channels": alert_channels,
         }
 
     async def __aenter__(self) -> Self:
@@ -157,7 +161,7 @@ class TestEnvironment:
         if self._max_task_failures:
             runtime, converter = self.client.runtime, self.client.converter
             self._stuck = StuckRuns(runtime, converter, self._max_task_failures)
-        if self._workflows or self._activities:
+        if self._has_worker:
             try:
                 self.worker = self.new_worker(workflows=self._workflows, activities=self._activities)
                 await self.worker.start()
@@ -165,6 +169,10 @@ class TestEnvironment:
                 await self.client.close()
                 raise
         return self
+
+    @property
+    def _has_worker(self) -> bool:
+        return bool(self._workflows or self._activities or self._worker_options["alert_channels"])
 
     def _continue_in_time(self) -> None:
         """Where an earlier environment has used the database, begin after its last event, with ids of later times.
@@ -202,7 +210,7 @@ class TestEnvironment:
         if self._stuck is not None:
             self._stuck.stop()
         try:
-            if self._workflows or self._activities:
+            if self._has_worker:
                 await self.worker.stop()
             if self._replay and self._workflows and exc_info[0] is None:
                 await self._replay_every_run()

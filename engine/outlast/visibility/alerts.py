@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import orjson
+
 from outlast.runtime.alert_log import in_words
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.columns import instant
 from outlast.visibility.views import Alert, AlertDelivery, AlertsView, ArmedAlert
 from outlast_store.alerts.reads import DeliveryState, named_deliveries, read_page_with_deliveries
 from outlast_store.schema.rows import AlertRow, AlertTimerRow
+from outlast_store.transitions.alerts.deliveries import delivery_run
+from outlast_store.transitions.new_runs import started_event
 from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.options.alerts import channel_name
 from outlast_workflow.options.validation import integer, validate_name
-from outlast_workflow.primitives.enums import AlertKind, RunStatus
+from outlast_workflow.primitives.enums import AlertKind, DuplicatePolicy, RunStatus
+from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import to_datetime
 
 
@@ -63,6 +69,29 @@ class Alerts:
             kind=checked_kind(kind),
         )
         return [alert_view(row, deliveries) for row in rows]
+
+    async def test(self, channel: str) -> str:
+        """Start a delivery of one alert that says it is a test; it goes the way of all others.
+
+        Args:
+            channel: The channel.
+
+        Returns:
+            The id of the workflow that delivers it: ``await client.handle(…).result()`` waits until it is delivered.
+
+        Raises:
+            InvalidOptionError: No channel can have that name.
+        """
+        # Those who only list alerts do without it.
+        from outlast_runs.start import StartRun
+
+        runtime = self._runtime
+        ids, now = runtime.environment.ids, runtime.environment.clock.now()
+        run = delivery_run(channel_name(channel), ids.next(), ids.next(), now)
+        input = Payload(orjson.dumps([channel, [], True]))
+        started = started_event(run, input=input, seed=runtime.environment.random.getrandbits(52))
+        await runtime.journal.apply(StartRun(run, started, DuplicatePolicy.ALLOW_DUPLICATE))
+        return run.workflow_id
 
 
 def checked_kind(kind: str | None) -> str | None:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from outlast.client.client import Client
 from outlast.histories.retention import Retention
+from outlast.histories.retention_policy import RetentionPolicy
 from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
 from outlast.worker.blocked_monitor import BlockedMonitor, monitor
@@ -29,6 +30,7 @@ from outlast_store.journal.batch import Committed
 from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.errors import OutlastError, StoreError
+from outlast_workflow.options.alerts import DELIVERY
 from outlast_workflow.primitives.interceptor_chain import Chain
 from outlast_workflow.run import guard
 
@@ -36,6 +38,8 @@ logger = logging.getLogger("outlast.worker")
 
 IDLE_HEARTBEAT_INTERVAL_S: Final = 3600.0
 """How often heartbeats are flushed if none is due; one that is due wakes the ticker."""
+DELIVERED_DAYS: Final = 7
+"""How long deliveries of alerts are kept after they have completed."""
 STOP_PATIENCE_S: Final = 5.0
 """How long each step of stopping waits for the database. What is not done by then is left until the lease expires."""
 MOST_RUNS_RELEASED: Final = 500
@@ -109,7 +113,10 @@ class LoopWorker:
                 limits=settings.limits,
             )
         policy = settings.retention
-        self._retention = Retention(client, policy) if policy is not None else None
+        self._retentions = [] if policy is None else [Retention(client, policy)]
+        if settings.alert_queues:
+            kept = RetentionPolicy(days=DELIVERED_DAYS)
+            self._retentions.append(Retention(client, kept, completed_type=DELIVERY))
         self._monitor = BlockedMonitor() if self.runtime.environment.threads else None
         self._running = False
 
@@ -138,8 +145,8 @@ class LoopWorker:
         self.runtime.ticker.add(self._heartbeat_tick, IDLE_HEARTBEAT_INTERVAL_S, self._flush_heartbeats)
         if self._watchdog is not None:
             self._watchdog.start()
-        if self._retention is not None:
-            self._retention.start()
+        for retention in self._retentions:
+            retention.start()
         # The first worker of a thread watches the workflow tasks of all its workers.
         if self._monitor is not None and monitor() is None:
             self._monitor.start()
@@ -157,8 +164,8 @@ class LoopWorker:
         self._stop_accepting()
         if self._watchdog is not None:
             await _in_time(self._watchdog.stop(), "a pass of the watchdog is left to others")
-        if self._retention is not None:
-            await _in_time(self._retention.stop(), "a pass of retention is left to others")
+        for retention in self._retentions:
+            await _in_time(retention.stop(), "a pass of retention is left to others")
         self.poller.cancel()
         answered = await _in_time(self._release_runs(), "runs could not be released")
         still_running = await self.dispatcher.runner.drain(self.settings.graceful_shutdown_timeout)

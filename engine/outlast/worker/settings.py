@@ -66,10 +66,13 @@ class WorkerSettings:
     failure_types: FailureTypes = NO_FAILURE_TYPES
     queues: frozenset[str] | None = None
     """The queues that it admits from; ``None`` for all."""
+    alert_queues: Sequence[str] = ()
+    """The task queues of the channels whose alerts it delivers."""
 
     def __post_init__(self) -> None:
         for queue in self.task_queues:
             validate_task_queue(queue)
+        self.task_queues = (*self.task_queues, *self.alert_queues)
         if not self.task_queues:
             raise InvalidOptionError("a worker serves at least one task queue", field="task_queue")
         defaults: object = self.default_activity_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Never, Self, cast
 
 from outlast.client.client import Client
@@ -24,6 +24,7 @@ from outlast_workflow.options.queues import Queue
 from outlast_workflow.primitives.lazy_names import names_of_class
 
 if TYPE_CHECKING:
+    from outlast.alerts.channels import AlertChannel
     from outlast.checking.checker import StaticChecks
     from outlast.client.interceptors import Interceptor
     from outlast.histories.retention_policy import RetentionPolicy
@@ -56,6 +57,7 @@ OPTIONS = (
     "interceptors",
     "retention",
     "queues",
+    "alert_channels",
 )
 
 
@@ -92,6 +94,9 @@ class Worker:
         queues: The queues from which it admits workflows, by name or as a :class:`~outlast.Queue`, which the worker
             defines when it starts unless there is one of that name; ``None`` for all, an empty list for none. Workflows
             that are started without a queue do not depend on it.
+        alert_channels: What stands behind the names of channels that alert policies give: a
+            :class:`~outlast.alerts.Webhook`, or an ``async def`` that takes a list of alerts. The worker delivers to
+            these channels.
         interceptors: Interceptors around what the worker runs, inside those of the client.
 
     Raises:
@@ -126,6 +131,7 @@ class Worker:
         interceptors: Iterable[Interceptor] = (),
         retention: RetentionPolicy | None = None,
         queues: Iterable[str | Queue] | None = None,
+        alert_channels: Mapping[str, AlertChannel] | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -141,6 +147,7 @@ class Worker:
         self.client = client
         task_queues = (task_queue,) if isinstance(task_queue, str) else tuple(task_queue)
         admits_from = None if queues is None else checked_queues(queues)
+        channels = _checked_channels(alert_channels)
         self._defines = [queue for queue in (admits_from or {}).values() if queue is not None]
         self.settings = WorkerSettings(
             worker_id=client.runtime.environment.ids.next(),
@@ -158,7 +165,14 @@ class Worker:
             retention=retention,
             queues=None if admits_from is None else frozenset(admits_from),
             failure_types=FailureTypes(run=workflow_failure_types, task=workflow_task_failure_types),
+            alert_queues=_queues_of(channels),
         )
+        if channels:
+            # Only a worker that delivers alerts loads what that needs.
+            from outlast.worker.alert_delivery import DELIVER, sending
+
+            workflows = (*_listed("workflows", workflows), DELIVER)
+            activities = (*_listed("activities", activities), sending(channels))
         self._register_code(workflows, activities, static_checks)
         self._intercept((*client.interceptors, *checked_interceptors(interceptors)))
         interval = timeout_seconds("watchdog interval", watchdog_interval)
@@ -343,6 +357,24 @@ def _listed(what: str, given: Any) -> Iterable[Any]:
         raise InvalidOptionError(
             f"{what} must be a list, not one thing: {what}=[{getattr(given, '__name__', '…')}]", field=what
         ) from None
+
+
+def _checked_channels(given: Mapping[str, AlertChannel] | None) -> dict[str, AlertChannel]:
+    if given is None:
+        return {}
+    # As in __init__.
+    from outlast.alerts.channels import checked_channels
+
+    return checked_channels(given)
+
+
+def _queues_of(channels: Mapping[str, AlertChannel]) -> list[str]:
+    if not channels:
+        return []
+    # As in __init__.
+    from outlast_store.alerts.channels import task_queue_of
+
+    return [task_queue_of(channel) for channel in channels]
 
 
 def _check_transactional(definition: ActivityDefinition[..., Any], url: DatabaseUrl) -> None:

@@ -46,6 +46,17 @@ def find_alerts(connection: Connection, run_id: str, first_run_id: str, limit: i
     return [AlertRow(*row) for row in fetch(connection, _OF_RUN, values)]
 
 
+def find_by_ids(connection: Connection, alert_ids: Sequence[str]) -> list[AlertRow]:
+    """Return those of some alerts that are there, the oldest first.
+
+    Args:
+        connection: Where to read.
+        alert_ids: Their ids.
+    """
+    text = select(tables.alerts, f"alert_id IN ({marks(alert_ids)}) ORDER BY alert_id")
+    return [AlertRow(*row) for row in fetch(connection, text, tuple(alert_ids))]
+
+
 def read_page(
     connection: Connection,
     before: str | None,

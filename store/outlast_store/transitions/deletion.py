@@ -110,7 +110,7 @@ class DeleteChainStep(BaseChange):
         """Let the alerts that it delivered name it no more; they are in its input, which goes with the first step."""
         found = batch.scan("SELECT payload FROM history_events WHERE run_id = ? AND seq = 1", (run.run_id,))
         for (payload,) in found:
-            _, alert_ids = orjson.loads(payload)["input"]
+            alert_ids = orjson.loads(payload)["input"][1]
             if alert_ids:
                 forget = f"{_FORGET_DELIVERY} ({marks(alert_ids)})"
                 batch.execute(forget, (f'"{run.workflow_id}"', *alert_ids))
@@ -170,7 +170,13 @@ def last_runs(connection: Connection, workflow_id: str) -> list[tuple[str, bool]
 
 
 def expired(
-    connection: Connection, after: str, before: str | None, closed_before: int | None, limit: int
+    connection: Connection,
+    after: str,
+    before: str | None,
+    closed_before: int | None,
+    limit: int,
+    *,
+    completed_type: str | None = None,
 ) -> list[Chain]:
     """Return closed chains by their last runs, oldest first.
 
@@ -183,6 +189,7 @@ def expired(
         before: Only those with ids below.
         closed_before: Only those that were closed earlier.
         limit: How many.
+        completed_type: Only those of this workflow type that completed.
     """
     conditions: list[tuple[str, Any]] = [("run_id > ?", after)]
     if closed_before is not None:
@@ -191,6 +198,8 @@ def expired(
         before = min(before or created_later, created_later)
     if before is not None:
         conditions.append(("run_id < ?", before))
+    if completed_type is not None:
+        conditions.append(("status = 'completed' AND workflow_type = ?", completed_type))
     where = " AND ".join(text for text, _ in conditions)
     text = (
         f"SELECT run_id, workflow_id, closed_at FROM workflow_runs WHERE {where} AND next_run_id IS NULL "

@@ -8,6 +8,7 @@ from outlast.worker.settings import WorkerSettings
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.errors import MissingCodeError
+from outlast_workflow.options.alerts import DELIVERY
 from outlast_workflow.options.failure_types import verdict
 from outlast_workflow.run.machine import WorkflowMachine
 
@@ -64,7 +65,10 @@ class ServedWorkflows:
             run.run_id,
             converter=settings.converter,
             limits=settings.limits,
-            default_activity_options=settings.default_activity_options,
+            # Deliveries have the options of the engine.
+            default_activity_options=None
+            if run.workflow_type == DELIVERY
+            else settings.default_activity_options,
             local_activities=self._local_activities,
             failure_types=settings.failure_types,
             guarded=settings.runtime_guard,

@@ -15,7 +15,7 @@ import orjson
 
 from outlast_store.alerts.channels import delivery_id, task_queue_of
 from outlast_store.journal.batch import Batch
-from outlast_store.schema.rows import AlertRow
+from outlast_store.schema.rows import AlertRow, RunRow
 from outlast_store.transitions.new_runs import first_run, new_instance, new_seed, started_event
 from outlast_workflow.options.alerts import DELIVERY
 from outlast_workflow.options.start import StartOptions
@@ -27,9 +27,28 @@ EXECUTION_TIMEOUT_S: Final = 7 * 86_400
 _MEMO: Final = "deliveries"
 
 
-def delivery_options() -> StartOptions:
-    """Return the options of a delivery's start."""
-    return StartOptions(execution_timeout=EXECUTION_TIMEOUT_S, priority=0)
+_OPTIONS: Final = StartOptions(execution_timeout=EXECUTION_TIMEOUT_S, priority=0)
+
+
+def delivery_run(channel: str, unique: str, run_id: str, now: int) -> RunRow:
+    """Return the row of a delivery's first run.
+
+    Args:
+        channel: The channel.
+        unique: What no other delivery has.
+        run_id: The run's id.
+        now: When it is created, in microseconds.
+    """
+    return first_run(
+        run_id=run_id,
+        workflow_id=delivery_id(channel, unique),
+        workflow_type=DELIVERY,
+        task_queue=task_queue_of(channel),
+        options=_OPTIONS,
+        memo=None,
+        now=now,
+        owner_id=None,
+    )
 
 
 @dataclass(slots=True)
@@ -37,7 +56,7 @@ class _Delivery:
     """A delivery that a batch is to start."""
 
     channel: str
-    workflow_id: str
+    unique: str
     alert_ids: list[str] = field(default_factory=list)
 
 
@@ -73,11 +92,11 @@ class Deliveries:
         for channel in channels:
             delivery = self._last.get(channel)
             if delivery is None or len(delivery.alert_ids) == ALERTS_IN_A_DELIVERY:
-                delivery = _Delivery(channel, delivery_id(channel, self._batch.ids.next()))
+                delivery = _Delivery(channel, self._batch.ids.next())
                 self._last[channel] = delivery
                 self._all.append(delivery)
             delivery.alert_ids.append(alert.alert_id)
-            named[channel] = delivery.workflow_id
+            named[channel] = delivery_id(channel, delivery.unique)
         alert.deliveries = orjson.dumps(named).decode()
 
     def start(self, fired: frozenset[str]) -> None:
@@ -86,21 +105,12 @@ class Deliveries:
         Args:
             fired: The ids of the alerts that the batch has fired: others may have come first with some marks.
         """
-        batch, options = self._batch, delivery_options()
+        batch = self._batch
         for delivery in self._all:
             alert_ids = [alert_id for alert_id in delivery.alert_ids if alert_id in fired]
             if not alert_ids:
                 continue
-            run = first_run(
-                run_id=batch.ids.next(),
-                workflow_id=delivery.workflow_id,
-                workflow_type=DELIVERY,
-                task_queue=task_queue_of(delivery.channel),
-                options=options,
-                memo=None,
-                now=batch.now,
-                owner_id=None,
-            )
+            run = delivery_run(delivery.channel, delivery.unique, batch.ids.next(), batch.now)
             input = Payload(orjson.dumps([delivery.channel, alert_ids]))
             batch.add_instance(new_instance(run))
             row = batch.add_run(run)
