@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from outlast_dag.build.compiling import compiled
 from outlast_dag.build.draft import Draft
+from outlast_dag.build.steps import DetachedChild
 from outlast_dag.check.report import in_order, report
 from outlast_dag.definition import DagDefinition
 from outlast_dag.spec.dag import DagSpec
@@ -19,6 +20,17 @@ from outlast_workflow.errors.dags import Problem
 logger = logging.getLogger("outlast.dag")
 
 _TIMEOUTS: Final = ("timeout_out_of_range", "contradicting_timeouts", "missing_timeout")
+
+
+_NEED_NOT_BE_USED: Final = (None, type(None), Any, DetachedChild)
+_UNUSED: Final = (
+    "nothing takes what it returns",
+    "give it to another step, or let its activity return None",
+)
+_UNUSED_DECISION: Final = (
+    "nothing asks how it was decided, so what comes after it runs although it was rejected",
+    "give the steps that need it run_when=….approved",
+)
 
 
 def built(draft: Draft, result: Sequence[Any], *, strict: bool, module: str) -> DagDefinition[..., Any]:
@@ -69,11 +81,6 @@ def _unused(draft: Draft, spec: DagSpec) -> Iterator[Problem]:
     if spec.output is not None:
         used |= {ref.name for ref, _ in references(spec.output)}
     for step in draft.steps:
-        if step.serves is None and step.id not in used and step.result_hint not in (None, type(None), Any):
-            yield Problem(
-                "unused_result",
-                step.id,
-                step.source,
-                "nothing takes what it returns",
-                "give it to another step, or let its activity return None",
-            )
+        if step.serves is None and step.id not in used and step.result_hint not in _NEED_NOT_BE_USED:
+            message, advice = _UNUSED_DECISION if step.kind == "approval" else _UNUSED
+            yield Problem("unused_result", step.id, step.source, message, advice)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Final
 
 from outlast_dag.check.auxiliaries import auxiliary_findings, depends_on_auxiliary
 from outlast_dag.check.findings import NO_TIMEOUT, Finding
+from outlast_dag.check.kinds import calls_of, kind_findings
 from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Approval, Call, Child, Map, Node, Repeat, Sleep, WaitFor
+from outlast_dag.spec.nodes import Call, Map, Node, Repeat, WaitFor
 from outlast_dag.spec.values import Ref, references
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import validate_workflow_type
@@ -191,19 +193,6 @@ def _timeouts(spec: DagSpec) -> Iterator[Finding]:
                     "is tried again without end",
                     "limit its attempts, or give it schedule_to_close_timeout, or the DAG a timeout",
                 )
-        elif isinstance(node, Sleep):
-            if (node.seconds is None) == (node.until is None):
-                yield Finding(
-                    "bad_option", index, "sleeps for seconds or until an instant", "give one of them"
-                )
-            elif node.until is not None and not node.timeout:
-                yield Finding("missing_timeout", index, "nothing bounds the wait", "give it a timeout")
-        elif isinstance(node, Child | WaitFor | Approval) and not node.timeout:
-            yield Finding("missing_timeout", index, "nothing bounds the wait", "give it a timeout")
-        if isinstance(node, Repeat) and node.max_iterations is None and node.max_duration is None:
-            yield Finding(
-                "missing_timeout", index, "repeats without end", "give it max_iterations or max_duration"
-            )
 
 
 def _maps(spec: DagSpec) -> Iterator[Finding]:
@@ -217,12 +206,13 @@ def _maps(spec: DagSpec) -> Iterator[Finding]:
 
 
 def _history(spec: DagSpec) -> Iterator[Finding]:
-    calls = 0
+    calls: float = 0
     for node in spec.nodes:
         if isinstance(node, Map):
             calls += -(-node.max_items // node.chunks_of) if node.chunks_of else node.max_items
-        elif isinstance(node, Repeat):
-            calls += 2 * (node.max_iterations or 1)
+        elif isinstance(node, Repeat) and calls_of(node) < inf:
+            # A call, and the pause before the next one.
+            calls += 2 * min(calls_of(node), MAX_EVENTS)
         else:
             calls += 1
     events = calls * EVENTS_PER_CALL
@@ -230,8 +220,8 @@ def _history(spec: DagSpec) -> Iterator[Finding]:
         yield Finding(
             "history_too_long",
             None,
-            f"a run may have {events:,} events, more than {MAX_EVENTS:,}",
-            "lower max_items of its maps, or divide it",
+            f"a run may have {events:,.0f} events, more than {MAX_EVENTS:,}",
+            "lower max_items of its maps and max_iterations of its repeated steps, or divide it",
         )
 
 
@@ -243,6 +233,7 @@ _CHECKS: Final = (
     _cycles,
     _data,
     _timeouts,
+    kind_findings,
     _maps,
     _history,
 )

@@ -10,6 +10,7 @@ from outlast_dag.check.auxiliaries import compensation_findings
 from outlast_dag.check.checks import findings
 from outlast_dag.check.critical_path import CriticalPath, critical_path, deadline_findings
 from outlast_dag.check.findings import Finding
+from outlast_dag.check.kinds import child_findings
 from outlast_dag.spec.dag import DagSpec
 from outlast_workflow.errors.dags import Problem
 
@@ -49,7 +50,7 @@ def report(spec: DagSpec, sources: Sequence[str] | None = None, source: str = ""
     if errors:
         return Report(in_order(errors), (), None)
     path = critical_path(spec)
-    late = [*deadline_findings(spec, path), *compensation_findings(spec)]
+    late = [*deadline_findings(spec, path), *compensation_findings(spec), *child_findings(spec)]
     told = [(found.kind, problem(found)) for found in late]
     return Report(
         tuple(one for kind, one in told if kind == "deadline_never_holds"),
