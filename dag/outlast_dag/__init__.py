@@ -27,6 +27,7 @@ from outlast_workflow.primitives.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from outlast.visibility.dags import DagDescription, DagNode
+    from outlast_dag.decisions import approve
     from outlast_dag.description.describing import describe
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "any_dag",
     "any_of",
     "approval",
+    "approve",
     "child",
     "dag",
     "describe",
@@ -70,6 +72,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "outlast.visibility.dags": ("DagDescription", "DagNode"),
+            "outlast_dag.decisions": ("approve",),
             "outlast_dag.description.describing": ("describe",),
         },
     )

@@ -1,24 +1,30 @@
-"""``outlast dag``: check and draw DAGs, and print the form of their documents."""
+"""``outlast dag``: check and draw DAGs, print the form of their documents, and decide their approvals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
 
+from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError, Exit
-from outlast.cli.common.options import AsJson
+from outlast.cli.common.options import AsJson, Codec, RunId, Timeout, Url, WorkflowId
 from outlast.cli.common.output import document, show
 from outlast.cli.common.user_code import import_module
+from outlast.cli.common.waiting import tell_lacks
+from outlast.client.client import Client
+from outlast.text.parsing import waiting_time
 from outlast.text.wording import counted
 from outlast_dag.build.builder import DagBuilder
 from outlast_dag.build.building import logger
 from outlast_dag.check.critical_path import CriticalPath
 from outlast_dag.check.report import in_order, report
+from outlast_dag.decisions import approve as decide
 from outlast_dag.definition import DagDefinition
 from outlast_dag.mermaid import mermaid
 from outlast_dag.run.documents import unsupported
@@ -29,7 +35,7 @@ from outlast_workflow.errors import DagValidationError, InvalidOptionError
 from outlast_workflow.errors.dags import Problem
 
 app = typer.Typer(
-    help="Check and draw DAGs.",
+    help="Check and draw DAGs, and decide their approvals.",
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -85,6 +91,53 @@ def draw(targets: Targets, json: AsJson = False) -> None:
             document({"name": one.name, "mermaid": mermaid(one.spec)})
         else:
             show(mermaid(one.spec).rstrip())
+
+
+@app.command("approve")
+def approve(
+    workflow_id: WorkflowId,
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="The approval that the run waits for.", show_default=False)
+    ],
+    reject: Annotated[bool, typer.Option("--reject", help="Reject it.")] = False,
+    comment: Annotated[
+        str | None, typer.Option("--comment", help="What to say about it.", show_default=False)
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="Who decides; by default the user of the system.", show_default=False),
+    ] = None,
+    update_id: Annotated[
+        str | None,
+        typer.Option("--id", help="A key: to decide with the same key happens once.", show_default=False),
+    ] = None,
+    run_id: RunId = None,
+    timeout: Timeout = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Approve what a run of a DAG waits for, or reject it. The first decision counts."""
+    longest = waiting_time(timeout)
+
+    async def work(client: Client) -> None:
+        handle = client.handle(workflow_id, run_id=run_id)
+        await tell_lacks(client, workflow_id, run_id)
+        made = await decide(
+            handle,
+            node,
+            decision="reject" if reject else "approve",
+            comment=comment,
+            by=by or getuser(),
+            id=update_id,
+            timeout=longest,
+        )
+        if json:
+            document({"workflow_id": workflow_id, "node": node, **asdict(made)})
+        else:
+            show(f"{node} of {workflow_id} is {'approved' if made.approved else 'rejected'}")
+
+    with_client(url, work, codec=codec)
 
 
 @app.command("schema")
