@@ -10,8 +10,8 @@ from typing import Any
 from outlast_dag.run.actions import Completed, Failed, Outcome
 from outlast_dag.spec.conditions import Compare, Exists, Joined
 from outlast_dag.spec.dag import DagSpec, Parameter
-from outlast_dag.spec.nodes import ITEM, Map, Node, Task
-from outlast_dag.spec.values import Array, Constant, Object, Ref, Value
+from outlast_dag.spec.nodes import ITEM, Approval, Child, Map, Node, Repeat, Sleep, Task, WaitFor
+from outlast_dag.spec.values import Array, Bound, Constant, Object, Ref, Value
 
 Key = tuple[str, int | None]
 
@@ -60,6 +60,57 @@ def draw_spec(rng: random.Random) -> DagSpec:
         params=(Parameter("p"), Parameter("q", False, [1, 2])),
         output=_value(rng, names) if rng.random() < 0.8 else None,
     )
+
+
+def with_waits(rng: random.Random, spec: DagSpec) -> DagSpec:
+    """The same DAG, in which some of the tasks are waits, children and repeated calls."""
+    nodes: list[Node] = []
+    for node in spec.nodes:
+        if not isinstance(node, Task) or rng.random() < 0.4:
+            nodes.append(node)
+            continue
+        common: dict[str, Any] = {
+            name: getattr(node, name)
+            for name in ("id", "after", "rule", "skip_when", "on_failure", "compensate", "compensate_when")
+        }
+        known = [ref.name for ref, _ in node.references() if ref.root == "of"]
+        kind = rng.choice(("child", "sleep", "wait_for", "approval", "repeat", "repeat"))
+        if kind == "child":
+            nodes.append(Child(**common, type="other", args=node.args, timeout=5))
+        elif kind == "sleep":
+            nodes.append(Sleep(**common, seconds=3))
+        elif kind == "wait_for":
+            match = _asked(rng, "event", known) if rng.random() < 0.6 else None
+            value = rng.choice((None, None, Constant({"x": 2}), Constant(None)))
+            nodes.append(WaitFor(**common, event="e", timeout=5, match=match, on_timeout=value))
+        elif kind == "approval":
+            nodes.append(Approval(**common, timeout=5, on_timeout=rng.choice(("reject", "approve", "fail"))))
+        else:
+            last = Ref("bound", "result", rng.choice(((), ("x",))), rng.choice((Constant(0), *node.args)))
+            args = (*node.args, last) if rng.random() < 0.5 else node.args
+            nodes.append(
+                Repeat(
+                    **common,
+                    type="work",
+                    args=args,
+                    until=_asked(rng, "result", known),
+                    max_iterations=rng.choice((1, 2, 3)),
+                    max_duration=rng.choice((None, 5, 5)),
+                    delay=rng.choice((0, 2)),
+                )
+            )
+    return replace(spec, nodes=tuple(nodes))
+
+
+def _asked(rng: random.Random, name: Bound, known: list[str]) -> Any:
+    """A condition of a value that is bound, and perhaps of others."""
+    path = rng.choice(((), (), ("x",)))
+    right = Constant(rng.choice((1, 2, "a"))) if rng.random() < 0.8 else _ref(rng, known)
+    found: Any = Compare(rng.choice(("==", "!=", "==", ">")), Ref("bound", name, path), right)
+    if rng.random() < 0.3:
+        missing = Exists(Ref("bound", name, ("rows",)))
+        found = Joined(rng.choice(("any_of", "all_of")), (missing, found))
+    return found
 
 
 def with_auxiliaries(rng: random.Random, spec: DagSpec) -> DagSpec:
@@ -205,6 +256,12 @@ class Oracle:
         self.verdict: tuple[str, Any] | None = None
         self.blamed: list[str] = []
         self.expired = self.timed_out = False
+        self.bound: dict[str, Any] = {}
+        """What the result or the event is that a condition is asked of, by its name."""
+        self.pauses: set[str] = set()
+        """The repeated calls that wait for the next one."""
+        self.late: set[str] = set()
+        """The repeated calls whose time is over."""
 
     def _with_helpers(self, name: str | None) -> list[str]:
         if name is None:
@@ -239,7 +296,12 @@ class Oracle:
             if value.root == "param":
                 found = self.parameters[value.name]
             elif value.root == "bound":
-                found = item if value.name == "item" else self.told[self.deciding]
+                if value.name in ("event", "result"):
+                    if value.name not in self.bound:
+                        raise Lost
+                    found = self.bound[value.name]
+                else:
+                    found = item if value.name == "item" else self.told[self.deciding]
             elif self.undoing is not None and value.name == self.undoing[0]:
                 found = self.undoing[1]
             elif value.name in self.value:
@@ -361,6 +423,15 @@ class Oracle:
                         self.calls[name].append(tuple(self.find(arg, item) for arg in node.args))
                     except (Skipped, Lost, Wrong):
                         self.calls[name].append(None)
+            elif isinstance(node, Repeat):
+                for arg in node.args:
+                    self._check(arg)
+                self._check_condition(node.until)
+                self.calls[name] = [self._next_args(node)]
+            elif isinstance(node, Sleep | Approval | WaitFor):
+                if isinstance(node, WaitFor) and node.match is not None:
+                    self._check_condition(node.match)
+                self.calls[name] = [()]
             else:
                 self.calls[name] = [tuple(self.find(arg) for arg in node.args)]
         except Skipped:
@@ -380,11 +451,103 @@ class Oracle:
         elif isinstance(arg, Object):
             for _, one in arg.members:
                 self._check(one)
-        elif not (isinstance(arg, Ref) and arg.name == "item"):
+        elif not (isinstance(arg, Ref) and arg.root == "bound" and arg.name in ("item", "result", "event")):
             self.find(arg)
 
+    def _check_condition(self, condition: Any) -> None:
+        """Find what a condition needs besides what is bound."""
+        if isinstance(condition, Joined):
+            for part in condition.conditions:
+                self._check_condition(part)
+        elif isinstance(condition, Compare):
+            self._check(condition.left)
+            self._check(condition.right)
+
+    def _next_args(self, node: Any) -> tuple[Any, ...] | None:
+        try:
+            return tuple(self.find(arg) for arg in node.args)
+        except (Skipped, Lost, Wrong):
+            return None
+
+    def accepts(self, name: str, event: Any) -> bool:
+        """Whether a wait takes an event."""
+        match = self.nodes[name].match
+        self.bound["event"] = event
+        try:
+            return match is None or self.holds(match)
+        except (Skipped, Lost, Wrong):
+            return False
+        finally:
+            del self.bound["event"]
+
+    def timers(self) -> set[tuple[str, str]]:
+        """The timers of repeated calls that run."""
+        found = set()
+        for name, node in self.nodes.items():
+            if isinstance(node, Repeat) and self.state[name] == "running":
+                if name in self.pauses:
+                    found.add((name, "delay"))
+                if node.max_duration is not None and (name, 0) in self.asked and name not in self.late:
+                    found.add((name, "duration"))
+        return found
+
+    def elapse(self, name: str, timer: str) -> None:
+        if timer == "delay":
+            self.pauses.remove(name)
+            self.calls[name].append(self._after_last(name))
+        else:
+            self.late.add(name)
+            running = [key for key, how in self.asked.items() if key[0] == name and how == "running"]
+            if running and name not in self.stopping:
+                self.stopping.add(name)
+                self.stopped += running
+        self.settle()
+
+    def _after_last(self, name: str) -> tuple[Any, ...] | None:
+        """What the next call is given, after the last that ended."""
+        self.bound["result"] = self.results[name, len(self.calls[name]) - 1]
+        self.deciding = name
+        try:
+            return self._next_args(self.nodes[name])
+        finally:
+            del self.bound["result"]
+
+    def _repeat_goes_on(self, name: str, last: str | None) -> bool:
+        """Take a repeated call one step further, none of whose calls runs."""
+        node, count = self.nodes[name], len(self.calls[name])
+        if last == "completed":
+            self.bound["result"] = self.results[name, count - 1]
+            held: bool | None
+            try:
+                held = self.holds(node.until)
+            except (Skipped, Lost, Wrong):
+                held = None
+            del self.bound["result"]
+            if held is None:
+                self._fail(name, Failed("DagDataError", ""))
+                return True
+            if held:
+                self.value[name] = self.results[name, count - 1]
+                self._note(name)
+                self._is(name, "completed")
+                return True
+        if name in self.late:
+            self._fail(name, Failed("TimeoutError", "", timed_out=True))
+        elif name in self.stopping:
+            self._note(name)
+            self._is(name, "cancelled")
+        elif last is None or name in self.pauses:
+            return False
+        elif count == node.max_iterations:
+            self._fail(name, Failed("RepeatExhausted", ""))
+        elif node.delay:
+            self.pauses.add(name)
+        else:
+            self.calls[name].append(self._after_last(name))
+        return True
+
     def key(self, name: str, index: int) -> Key:
-        return (name, index if isinstance(self.nodes[name], Map) else None)
+        return (name, index if isinstance(self.nodes[name], Map | Repeat) else None)
 
     def _hows(self, name: str) -> list[str | None]:
         return [self.asked.get(self.key(name, index)) for index in range(len(self.calls[name]))]
@@ -400,6 +563,8 @@ class Oracle:
             return False
         if self._failing(name):
             self._fail(name, self.first_failures[name])
+        elif isinstance(self.nodes[name], Repeat):
+            return self._repeat_goes_on(name, hows[-1])
         elif name in self.stopping and {"cancelled", None} & set(hows):
             self._note(name)
             self._is(name, "cancelled")
@@ -414,6 +579,8 @@ class Oracle:
     def _output(self, name: str) -> Any:
         """What a node has returned so far."""
         node, hows = self.nodes[name], self._hows(name)
+        if isinstance(node, Repeat):
+            return self.value.get(name)
         if not isinstance(node, Map):
             return self.results[name, None]
         collected = [
@@ -430,7 +597,7 @@ class Oracle:
             return
         hows = self._hows(name)
         begun = any(how is not None for how in hows)
-        if name in self.value or "completed" in hows:
+        if name in self.value or ("completed" in hows and not isinstance(node, Repeat)):
             self.done.append((name, self._output(name)))
         elif node.compensate_when == "started" and begun:
             self.done.append((name, self._output(name) if isinstance(node, Map) else None))
@@ -484,9 +651,10 @@ class Oracle:
     def _begin(self) -> bool:
         """Begin the first call that may begin."""
         most = self.spec.max_parallel
-        if most and list(self.asked.values()).count("running") >= most:
-            return False
-        for name in self.order:
+        running = [key for key, how in self.asked.items() if how == "running" and not self._is_wait(key[0])]
+        waits = [name for name in self.order if self._is_wait(name)]
+        full = most and len(running) >= most
+        for name in waits if full else [*waits, *self.order]:
             if self.state[name] != "running" or name in self.stopping or self._failing(name):
                 continue
             node, hows = self.nodes[name], self._hows(name)
@@ -504,7 +672,17 @@ class Oracle:
             return True
         return False
 
+    def _is_wait(self, name: str) -> bool:
+        return isinstance(self.nodes[name], Sleep | WaitFor | Approval)
+
     def take(self, key: Key, outcome: Outcome) -> None:
+        node = self.nodes[key[0]]
+        if isinstance(outcome, Failed) and outcome.timed_out:
+            if isinstance(node, WaitFor) and node.on_timeout is not None:
+                outcome = Completed(node.on_timeout.value)
+            elif isinstance(node, Approval) and node.on_timeout != "fail":
+                approved = node.on_timeout == "approve"
+                outcome = Completed({"approved": approved, "comment": None, "by": None})
         self._ended(key, outcome)
         self.settle()
 
@@ -518,7 +696,8 @@ class Oracle:
             self.asked[key] = how
             self.results[key] = {"failure": {"type": outcome.type, "message": outcome.message}}
             if self._failing(name) and name not in self.first_failures:
-                self.first_failures[name] = replace(outcome, item=key[1])
+                item = key[1] if isinstance(self.nodes[name], Map) else None
+                self.first_failures[name] = replace(outcome, item=item)
                 for index, one in enumerate(self._hows(name)):
                     if one == "running":
                         self.stopped.append(self.key(name, index))

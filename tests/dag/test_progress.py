@@ -8,15 +8,30 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.dag.random_dags import Key, draw_outcome, draw_spec, oracle_of, with_auxiliaries
+from tests.dag.random_dags import Key, draw_outcome, draw_spec, oracle_of, with_auxiliaries, with_waits
 
 from outlast_dag.run import progress
-from outlast_dag.run.actions import Action, Cancel, Cancelled, Completed, Failed, Finish, Start
+from outlast_dag.run.actions import (
+    Action,
+    Cancel,
+    Cancelled,
+    ClearTimer,
+    Completed,
+    Failed,
+    Finish,
+    Outcome,
+    SetTimer,
+    Start,
+    Timer,
+)
 from outlast_dag.run.compensation import Compensation, Effect
 from outlast_dag.run.items import Items
+from outlast_dag.run.iterations import EXHAUSTED, Iterations
 from outlast_dag.run.progress import Progress
+from outlast_dag.run.values import Find, matches
+from outlast_dag.run.waits import start_of_wait
 from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Map, Task
+from outlast_dag.spec.nodes import Approval, Map, Node, Sleep, Task, WaitFor
 from outlast_dag.spec.reading import read_spec
 from outlast_dag.spec.values import Constant, Ref
 
@@ -34,16 +49,23 @@ def plain(value: Any) -> Any:
     return value
 
 
+EVENTS = (1, 2, "a", None, {"x": 1}, {"x": 2, "rows": [1]}, [1])
+
+
 def compare(seed: int) -> None:
     """Run a drawn DAG with the core and with the oracle, side by side, in a drawn order of outcomes."""
     rng = random.Random(seed)
     spec = draw_spec(rng)
     if rng.random() < 0.6:
         spec = with_auxiliaries(rng, spec)
+    if rng.random() < 0.6:
+        spec = with_waits(rng, spec)
     assert read_spec(spec.document).hash == spec.hash
     arguments = [rng.choice((1, {"x": 3}, [7]))][: rng.randint(1, 1)]
     core, oracle = Progress(spec, arguments), oracle_of(spec, arguments)
     running: dict[Key, tuple[Any, ...]] = {}
+    timers: set[tuple[str, Timer]] = set()
+    waits: list[Start] = []
     stopped: set[Key] = set()
     finish: list[Finish] = []
 
@@ -52,6 +74,13 @@ def compare(seed: int) -> None:
             assert not finish, "nothing comes after the end"
             if isinstance(action, Start):
                 running[action.node, action.index] = action.args
+                if isinstance(spec.graph.nodes[action.node], WaitFor):
+                    waits.append(action)
+            elif isinstance(action, SetTimer):
+                assert (action.node, action.timer) not in timers
+                timers.add((action.node, action.timer))
+            elif isinstance(action, ClearTimer):
+                timers.remove((action.node, action.timer))
             elif isinstance(action, Cancel):
                 assert (action.node, action.index) in running
                 stopped.add((action.node, action.index))
@@ -68,9 +97,14 @@ def compare(seed: int) -> None:
             key: oracle.calls[key[0]][key[1] or 0] for key, how in oracle.asked.items() if how == "running"
         }, (seed, steps)
         assert stopped == set(oracle.stopped), (seed, steps)
+        assert timers == oracle.timers(), (seed, steps)
+        for wait in waits:
+            for event in EVENTS:
+                assert matches(wait.match, event) == oracle.accepts(wait.node, event), seed
+        waits.clear()
         limit = spec.max_parallel
-        assert not limit or len(running) <= limit
-        if not running:
+        assert not limit or sum(not oracle._is_wait(name) for name, _ in running) <= limit
+        if not running and not timers:
             break
         if steps == cancel_after:
             do(core.cancel())
@@ -79,7 +113,15 @@ def compare(seed: int) -> None:
             do(core.expire())
             oracle.expire()
         else:
-            key = rng.choice(sorted(running, key=str))
+            chosen = rng.randrange(len(running) + len(timers))
+            if chosen >= len(running):
+                timer = sorted(timers)[chosen - len(running)]
+                timers.remove(timer)
+                do(core.elapsed(*timer))
+                oracle.elapse(*timer)
+                steps += 1
+                continue
+            key = sorted(running, key=str)[chosen]
             del running[key]
             outcome = Cancelled() if key in stopped and rng.random() < 0.7 else draw_outcome(seed, key)
             do(core.offer(*key, outcome))
@@ -195,9 +237,59 @@ def parts_of_maps_are_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Progress, "_note_part", lambda self, name: None)
 
 
+def calls_are_repeated_once_too_often(patch: pytest.MonkeyPatch) -> None:
+    right = Iterations.end
+
+    def end(self: Iterations, outcome: Outcome, *, stopping: bool) -> Outcome | None:
+        found = right(self, outcome, stopping=stopping)
+        return None if isinstance(found, Failed) and found.type == EXHAUSTED else found
+
+    patch.setattr(Iterations, "end", end)
+
+
+def time_that_is_over_stops_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Progress, "_stop_call", lambda self, name: None)
+
+
+def timers_outlive_their_node(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Iterations, "clear", lambda self: [])
+
+
+def waits_take_a_place(patch: pytest.MonkeyPatch) -> None:
+    right = Progress._prepare
+
+    def prepare(self: Progress, node: Node, find: Find) -> Start | Items | Iterations:
+        if isinstance(node, Sleep | WaitFor | Approval):
+            return start_of_wait(node, find)
+        return right(self, node, find)
+
+    patch.setattr(progress, "_WAITS", ())
+    patch.setattr(Progress, "_prepare", prepare)
+
+
+def timeouts_always_fail(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(progress, "wait_ended", lambda node, outcome: outcome)
+
+
+def the_last_result_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    right = Iterations.args
+
+    def args(self: Iterations) -> tuple[object, ...]:
+        self._result = ()
+        return right(self)
+
+    patch.setattr(Iterations, "args", args)
+
+
 @pytest.mark.parametrize(
     "bug",
     [
+        calls_are_repeated_once_too_often,
+        time_that_is_over_stops_nothing,
+        timers_outlive_their_node,
+        waits_take_a_place,
+        timeouts_always_fail,
+        the_last_result_is_forgotten,
         what_began_last_is_undone_first,
         effects_are_undone_twice,
         what_cannot_be_undone_ends_it,
