@@ -10,6 +10,7 @@ from outlast_workflow.primitives.times import iso
 TIMER_FIRED = "timer_fired"
 ALERT_FIRED = "alert_fired"
 ALERT_MISSED = "alert_missed"
+ALERTS_ADDED = "alerts_added"
 SCHEDULE_FIRED = "schedule_fired"
 SLOT_SKIPPED = "slot_skipped"
 SLOT_MISSED = "slot_missed"
@@ -33,7 +34,8 @@ class WatchdogReport:
         passed_at: When it began, in microseconds since the epoch.
         counts: The number of actions by kind: the six timeout kinds, ``timer_fired``, ``schedule_fired``
             (workflows that schedules started), ``slot_skipped``, ``slot_missed``, ``schedule_paused``,
-            ``alert_fired``, ``alert_missed`` (nobody saw it before its deadline), the children of closed parents
+            ``alert_fired``, ``alert_missed`` (nobody saw it before its deadline), ``alerts_added`` (workflows that got
+            alerts from rules), the children of closed parents
             (``child_terminated``, ``child_cancel_requested``, ``child_timed_out``), ``worker_lost``, ``run_released``,
             ``owners_died`` (runs that ended because they had lost too many owners),
             ``activity_rescued``, and the rows of the outbox (``outbox_applied``, ``outbox_refused``). Kinds that did

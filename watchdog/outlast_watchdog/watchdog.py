@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final, Protocol
 
 from opentelemetry.metrics import MeterProvider
@@ -30,9 +32,10 @@ from outlast_watchdog.dead_journals import DeadJournals
 from outlast_watchdog.expired_rows import ExpiredRows
 from outlast_watchdog.leases_ahead import LeasesAhead
 from outlast_watchdog.metrics import MeasuringEventLog, watchdog_metrics
-from outlast_watchdog.passes import Pass
+from outlast_watchdog.passes import Pass, apply_all
 from outlast_watchdog.periodic import Periodic, periodic
-from outlast_watchdog.report import WatchdogReport
+from outlast_watchdog.report import ALERTS_ADDED, WatchdogReport
+from outlast_watchdog.rules import AlertRule, RuleWalk, checked_rules
 from outlast_watchdog.scans import Upcoming
 from outlast_watchdog.watched import WatchedRuntime
 from outlast_workflow.errors import InvalidOptionError, JournalClosedError, StoreError
@@ -79,6 +82,7 @@ class TaskWatchdog:
         meter_provider: Where its metrics go (OpenTelemetry); the process's own provider if not given.
         limits: The structural limits, of which ``owner_losses`` ends runs that lose too many owners; the client's if
             not given.
+        rules: Which workflows get alerts, whoever starts them.
 
     Raises:
         InvalidOptionError: An option is out of range.
@@ -93,6 +97,7 @@ class TaskWatchdog:
         lease_duration: float | timedelta = 30.0,
         meter_provider: MeterProvider | None = None,
         limits: StructuralLimits | None = None,
+        rules: Sequence[AlertRule] = (),
     ) -> None:
         if getattr(client, "runtime", None) is None:
             raise InvalidOptionError(
@@ -110,6 +115,8 @@ class TaskWatchdog:
         self._event_log = MeasuringEventLog(self._metrics)
         self._dead_journals = DeadJournals(client.runtime)
         self._expired_rows = ExpiredRows(client.runtime)
+        checked = checked_rules(rules)
+        self._rules = RuleWalk(client.runtime, checked) if checked else None
         self._passing = asyncio.Lock()
         self._based_at: tuple[int, float] | None = None
         self._leases_ahead = LeasesAhead()
@@ -170,6 +177,8 @@ class TaskWatchdog:
             self._ended_for.clear()
             try:
                 report = await one.run()
+                if self._rules is not None:
+                    await self._apply_rules(self._rules, report, whole=limit is None)
                 await self._dead_journals.forget(began)
                 if any(one.expired):
                     await self._expired_rows.forget(began, one.expired)
@@ -189,6 +198,14 @@ class TaskWatchdog:
             self._ahead = round(min(report.duration_s, MOST_AHEAD_S) * 1_000_000) if report.counts else 0
             self._metrics.passed(report)
             return report
+
+    async def _apply_rules(self, rules: RuleWalk, report: WatchdogReport, *, whole: bool) -> None:
+        """Give workflows the alerts of rules, after everything that is due was done."""
+        given, more = await rules.look(partial(apply_all, self._runtime.journal), whole=whole)
+        if given:
+            report.count(ALERTS_ADDED, given)
+        if more:
+            report.reached_limit = True
 
     def _clock_jumped(self, wall: int, monotonic: float) -> bool:
         """Return whether the wall clock was set since the last pass, and compare from here the next time."""
