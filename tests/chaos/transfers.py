@@ -127,16 +127,23 @@ def audit(url: str, transfers: int) -> list[str]:
 
 
 class Workers:
-    """Worker processes, which are killed and stopped."""
+    """Worker processes, which are killed and stopped.
 
-    def __init__(self, url: str, count: int) -> None:
+    Args:
+        url: The database.
+        count: How many there are.
+        module: What one of them runs.
+    """
+
+    def __init__(self, url: str, count: int, module: str = "tests.chaos.transfers") -> None:
         self.url = url
+        self.module = module
         self.processes = [self._start() for _ in range(count)]
         self.kills = self.stops = 0
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.transfers", "--work", self.url], stderr=subprocess.DEVNULL
+            [sys.executable, "-m", self.module, "--work", self.url], stderr=subprocess.DEVNULL
         )
 
     def kill(self, rng: random.Random) -> None:

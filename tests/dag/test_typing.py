@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from outlast import Client, RetryPolicy, Worker, activity, workflow
-from outlast_dag import DagBuilder, DagDefinition, all_of, dag, each, exists, group, is_in, none_of, or_else, step
+from outlast_dag import DagBuilder, DagDefinition, NodeFailure
+from outlast_dag import all_of, dag, each, exists, group, is_in, none_of, or_else, step
 
 
 @dataclass
@@ -58,6 +59,39 @@ def nightly(url: str, limit: int = 10) -> float:
     return step(report, timeout=10, retry=RetryPolicy(max_attempts=2), heartbeat_timeout=3)(rows, title=page.url)
 
 
+@activity.defn
+async def refund(cents: float) -> None: ...
+
+
+@activity.defn
+async def apologise(failure: NodeFailure) -> float:
+    return 0.0
+
+
+@dag(timeout=60, reserve=10, cancel_on="abort", compensate_on_cancel=False)
+def paying(url: str) -> float:
+    page = step(fetch, timeout=5, compensate=lambda page: step(parse, timeout=5)(page.rows[0]))(url)
+    rows = each(parse, timeout=5, compensate=lambda rows: step(report, timeout=1)(rows), compensate_when="started")(
+        page.rows
+    )
+    return step(
+        report,
+        timeout=5,
+        compensate=lambda cost: step(refund, timeout=5)(cost),
+        on_failure=lambda failure: step(apologise, timeout=5)(failure),
+    )(rows, title="x")
+
+
+@dag
+def misused(url: str) -> float:
+    step(fetch, timeout=5, compensate=lambda page: step(refund, timeout=5)(page.url))(url)  # error
+    step(fetch, timeout=5, compensate=lambda page: step(refund, timeout=5)(page.cost))(url)  # error
+    page: Page = step(fetch, timeout=5, on_failure=lambda failure: step(apologise, timeout=5)(failure))(url)  # error
+    step(fetch, timeout=5, on_failure=lambda failure: step(fetch, timeout=5)(failure.item))(url)  # error
+    step(fetch, timeout=5, compensate_when="ever")(url)  # error
+    return 1.0
+
+
 assert_type(bare, DagDefinition[[], None])
 
 flow = DagBuilder("data-pipeline", timeout=1800)
@@ -97,6 +131,8 @@ def never() -> None: ...
 
 first.with_timeout("30")  # error
 first.trigger("some")  # error
+first.compensate(5)  # error
+first.on_failure(second).compensate("undo", when="ever")  # error
 flow.task("fetch", 5)  # error
 """
 

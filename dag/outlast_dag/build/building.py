@@ -8,11 +8,13 @@ from typing import Any, Final
 
 from outlast_dag.build.compiling import compiled
 from outlast_dag.build.draft import Draft
+from outlast_dag.build.hints import kinds
 from outlast_dag.build.steps import DetachedChild
 from outlast_dag.check.report import in_order, report
 from outlast_dag.definition import DagDefinition
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.values import references
+from outlast_workflow.data.reading import hint_name
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DagValidationError
 from outlast_workflow.errors.dags import Problem
@@ -51,7 +53,7 @@ def built(draft: Draft, result: Sequence[Any], *, strict: bool, module: str) -> 
     refused = {problem.node for problem in draft.problems if problem.kind in _TIMEOUTS}
     errors = [*draft.problems]
     errors += [one for one in found.errors if one.kind != "missing_timeout" or one.node not in refused]
-    warnings = in_order([*found.warnings, *_unused(draft, spec)])
+    warnings = in_order([*found.warnings, *_unused(draft, spec), *_nullable(draft, spec)])
     if errors or (strict and warnings):
         raise DagValidationError(draft.name, in_order([*errors, *(warnings if strict else ())]))
     assert found.critical_path is not None
@@ -74,6 +76,34 @@ def _signature(draft: Draft, spec: DagSpec) -> CallSignature:
     if len(given.names) == len(spec.params):
         return given
     return CallSignature(given.name, (), (), result_hint=given.result_hint)
+
+
+def _nullable(draft: Draft, spec: DagSpec) -> Iterator[Problem]:
+    """Yield that the result may be null although its declared type has no null."""
+    hint = draft.params.result_hint
+    expected = kinds(hint, read=True) if hint is not None else None
+    if spec.output is None or expected is None or "null" in expected:
+        return
+    skippable: set[str] = set()
+    for name in spec.graph.order:
+        node = spec.graph.nodes[name]
+        if (
+            node.skip_when is not None
+            or node.rule in ("one_failed", "all_failed")
+            or any(ref.name in skippable and not optional for ref, optional in node.references())
+        ):
+            skippable.add(name)
+    missing = [
+        ref.name for ref, optional in references(spec.output) if ref.name in skippable and not optional
+    ]
+    if missing:
+        yield Problem(
+            "result_may_be_null",
+            "",
+            draft.source,
+            f"the result is null where {missing[0]!r} is skipped, and is declared as {hint_name(hint)}",
+            "declare it as … | None, or say what it is then, with or_else",
+        )
 
 
 def _unused(draft: Draft, spec: DagSpec) -> Iterator[Problem]:
