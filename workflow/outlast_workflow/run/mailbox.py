@@ -147,7 +147,9 @@ class ReceiveFuture(WaitFuture[Any]):
         if timeout is not None:
             self.timer = loop.call_later(timeout, self.expire, summary=summary or f"receive {name}"[:200])
         loop.conditions.append(self)
-        loop.receiving.append(name)
+        # One that is choosy may wait although there are messages of its name, which is what this list denies.
+        if accepts is None:
+            loop.receiving.append(name)
 
     def check(self) -> bool:
         """Take the message if there is one, or else end the wait if its timeout has passed."""
@@ -222,7 +224,8 @@ class ReceiveFuture(WaitFuture[Any]):
     def leave(self) -> None:
         """Wait no longer, for any message either."""
         super().leave()
-        self.owner.receiving.remove(self.name)
+        if self.accepts is None:
+            self.owner.receiving.remove(self.name)
 
     def default_name(self) -> str:
         """Return what is waited for, as ``receive status``."""
