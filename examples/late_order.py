@@ -28,7 +28,7 @@ async def main(url: str) -> None:
     async with Client.connect(url) as client, Worker(client, workflows=[Order]):
         handle = await client.start(Order.run, "o-1", id="order-1", options=options)
         print(await handle.result())
-        for alert in await client.alerts.list():
+        for alert in (await client.alerts.list()).alerts:
             print("told:", alert.text)
 
 

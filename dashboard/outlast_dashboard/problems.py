@@ -98,6 +98,8 @@ _STATUSES: Final[tuple[tuple[type[errors.OutlastError], int], ...]] = (
     (errors.ActivityNotFoundError, 404),
     (errors.QueueNotFoundError, 404),
     (errors.OutboxRowNotFoundError, 404),
+    (errors.AlertNotFoundError, 404),
+    (errors.AlertAcknowledgedError, 409),
     (errors.OutboxRefusedError, 409),
     (errors.ScheduleNotFoundError, 404),
     (errors.ScheduleExistsError, 409),

@@ -42,13 +42,22 @@ def test_alerts_are_listed_filtered_and_paged(outlast: Command, fired: None) -> 
     assert len(outlast("alerts", "list", "--type", "Order", "--json").lines) == 2
     assert outlast("alerts", "list", "--kind", "run", "--json").out == ""
     paged = outlast("alerts", "list", "--limit", "2", "--json").lines
-    rest = outlast("alerts", "list", "--after", paged[-1]["alert_id"], "--json").lines
+    rest = outlast("alerts", "list", "--cursor", paged[-1]["alert_id"], "--json").lines
     assert [*paged, *rest] == listed
 
 
 def test_people_see_a_table_without_payloads(outlast: Command, fired: None) -> None:
     shown = outlast("alerts", "list").out
-    assert shown.splitlines()[0].split() == ["FIRED", "WORKFLOW", "TYPE", "ACTIVITY", "WHAT"]
+    assert shown.splitlines()[0].split() == [
+        "FIRED",
+        "WORKFLOW",
+        "TYPE",
+        "ACTIVITY",
+        "WHAT",
+        "SEEN",
+        "BY",
+        "ALERT",
+    ]
     assert shown.count("it has taken 0.001 s") == 3
     assert "secret" not in shown
     assert outlast("alerts", "list", "--kind", "run").out == "there are no such alerts\n"
@@ -70,3 +79,19 @@ def test_what_cannot_be_listed_is_refused(outlast: Command, fired: None) -> None
     assert outlast("alerts", "list", "--limit", "0").code == 2
     assert outlast("alerts", "list", "--limit", "1001").code == 2
     assert outlast("alerts").code == 2
+
+
+def test_an_alert_is_acknowledged_once(outlast: Command, fired: None) -> None:
+    first, second, _ = (one["alert_id"] for one in outlast("alerts", "list", "--json").lines)
+    done = outlast("alerts", "ack", first, second, "--by", "ada", "--json").lines
+    assert [(one["alert_id"], one["acknowledged_by"]) for one in done] == [(first, "ada"), (second, "ada")]
+    assert outlast("alerts", "ack", first, "--by", "ada").code == 0
+    refused = outlast("alerts", "ack", first, "--by", "bob")
+    assert (refused.code, refused.out) == (1, "")
+    assert "was acknowledged by 'ada'" in refused.err
+    assert outlast("alerts", "ack", "nope", "--by", "ada").code == 3
+    assert outlast("alerts", "ack", first, "--by", "").code == 2
+    seen = outlast("alerts", "list", "--acknowledged", "--json").lines
+    assert {one["alert_id"] for one in seen} == {first, second}
+    assert len(outlast("alerts", "list", "--unacknowledged", "--json").lines) == 1
+    assert "ada" in outlast("alerts", "list").out

@@ -21,14 +21,14 @@ async def fire(served: Served, *ids: str) -> None:
     for workflow_id in ids:
         await served.client.start("Waiting", SECRET, id=workflow_id, options=OPTIONS)
     watchdog = TaskWatchdog(served.client)
-    while len(await served.client.alerts.list()) < len(ids):
+    while len((await served.client.alerts.list()).alerts) < len(ids):
         await watchdog.run_pass()
 
 
 async def alerts(served: Served, name: str = "all", **given: Any) -> Any:
     answer = await served.web.get("/api/alerts", params=given, headers=served.bearing(name))
     assert answer.status_code == 200, answer.text
-    return answer.json()
+    return answer.json()["alerts"]
 
 
 async def test_alerts_are_listed_filtered_and_paged(served: Served) -> None:
@@ -42,7 +42,7 @@ async def test_alerts_are_listed_filtered_and_paged(served: Served) -> None:
     assert await alerts(served, workflow_type="Other") == []
     assert await alerts(served, kind="run") == []
     paged = await alerts(served, limit=2)
-    assert [*paged, *await alerts(served, after=paged[-1]["alert_id"])] == found
+    assert [*paged, *await alerts(served, cursor=paged[-1]["alert_id"])] == found
 
 
 async def test_whoever_may_read_sees_alerts_and_no_payload_with_them(served: Served) -> None:
@@ -88,3 +88,47 @@ async def test_the_form_of_a_start_takes_alerts(served: Served) -> None:
             "it keeps what was typed"
         )
     assert await served.client.count() == 1
+
+
+async def test_an_alert_is_acknowledged_by_whoever_may_write(served: Served) -> None:
+    await fire(served, "w-1")
+    [alert] = await alerts(served, acknowledged=False)
+    address = f"/api/alerts/{alert['alert_id']}/acknowledge"
+    assert (await served.web.post(address, headers=served.bearing("reader"))).status_code == 403
+    done = await served.web.post(address, headers=served.bearing("writer"))
+    assert done.status_code == 200, done.text
+    assert done.json()["acknowledged_by"] == "writer"
+    assert (await served.web.post(address, headers=served.bearing("writer"))).json() == done.json()
+    refused = await served.web.post(address, headers=served.bearing("all"))
+    assert refused.status_code == 409
+    assert "was acknowledged by 'writer'" in refused.json()["detail"]
+    assert (await served.web.post("/api/alerts/nope/acknowledge")).status_code == 404
+    assert await alerts(served, acknowledged=True) == [done.json()]
+    assert await alerts(served, acknowledged=False) == []
+    gauges = (await served.web.get("/api/metrics")).text
+    assert "outlast_unacknowledged_alerts 0.0" in gauges
+
+
+async def test_what_fires_when_is_told_over_http(served: Served) -> None:
+    options = StartOptions(execution_timeout=7200, alerts=AlertPolicy(at=[0.5, 0.6]))
+    await served.client.start("Waiting", SECRET, id="w-1", options=options)
+    answer = await served.web.get("/api/upcoming", headers=served.bearing("reader"))
+    assert answer.status_code == 200
+    assert SECRET not in answer.text
+    whole = answer.json()
+    assert [one["kind"] for one in whole["due"]] == ["alert", "alert", "execution_timeout"]
+    given = {"limit": 1, "kind": ["alert", "timer"], "workflow_type": "Waiting", "within_seconds": 5000}
+    page = (await served.web.get("/api/upcoming", params=given)).json()
+    assert page["due"] == whole["due"][:1]
+    rest = (await served.web.get("/api/upcoming", params={**given, "cursor": page["cursor"]})).json()
+    assert rest["due"] == whole["due"][1:2]
+    wrong: tuple[dict[str, Any], ...] = (
+        {"kind": "tumor"},
+        {"limit": 0},
+        {"within_seconds": 0},
+        {"cursor": "x"},
+        {"kinds": "timer"},
+    )
+    for one in wrong:
+        assert (await served.web.get("/api/upcoming", params=one)).status_code == 422, one
+    assert (await served.web.get("/api/upcoming", headers={"authorization": ""})).status_code == 401

@@ -132,8 +132,8 @@ async def test_marks_are_armed_with_their_deadlines_and_fire_once(engine: MakeEn
         assert [one[0] for one in fired(found)] == ["after", "at_instant", "run"]
         assert armed(found) == []
         assert max(lateness(found)) < timedelta(seconds=1)
-        listed = await env.client.alerts.list(workflow_id="w")
-        assert listed == list(found.alerts.fired)
+        listed = (await env.client.alerts.list(workflow_id="w")).alerts
+        assert listed == found.alerts.fired
         assert [one.text for one in listed[::2]] == [
             "50% of its run timeout is used up",
             "it has taken 60 s",
@@ -192,7 +192,7 @@ async def test_marks_of_the_chain_move_with_it_and_those_of_a_run_come_anew(engi
         assert found.run.run_number == 2
         assert fired(found) == []
         await handle.result()
-        alerts = await env.client.alerts.list(workflow_id="c")
+        alerts = (await env.client.alerts.list(workflow_id="c")).alerts
         once = [(one.kind, one.mark) for one in reversed(alerts) if one.kind != "run"]
         assert once == [("after", "+150s"), ("execution", "25%")]
         assert [one.mark for one in alerts if one.kind == "run"] == ["25%"] * 4
@@ -225,7 +225,7 @@ async def test_a_retried_run_and_a_timed_out_one(in_memory: MakeEnvironment) -> 
         handle = await env.client.start(failing, id="f", options=wanted)
         with pytest.raises(OutlastError):
             await handle.result()
-        alerts = await env.client.alerts.list(workflow_id="f")
+        alerts = (await env.client.alerts.list(workflow_id="f")).alerts
         assert [(one.kind, one.mark) for one in reversed(alerts)] == [
             ("run", "50%"),
             ("execution", "50%"),
@@ -291,7 +291,7 @@ async def test_a_fork_counts_anew(in_memory: MakeEnvironment) -> None:
         assert armed(await fork.describe()) == [("after", "+50s", None)]
         await env.sleep(60)
         assert fired(await fork.describe()) == [("after", "+50s", None)]
-        assert len(await env.client.alerts.list()) == 2
+        assert len((await env.client.alerts.list()).alerts) == 2
 
 
 async def test_schedules_and_scopes_give_alerts(in_memory: MakeEnvironment) -> None:
@@ -302,7 +302,7 @@ async def test_schedules_and_scopes_give_alerts(in_memory: MakeEnvironment) -> N
         create = env.client.schedules.create
         await create("s", Waiting.run, 8, spec=Every(10), max_runs=1, options=options(alerts=policy))
         await env.sleep(40)
-        found = await env.client.alerts.list(kind="after")
+        found = (await env.client.alerts.list(kind="after")).alerts
         assert len(found) == 2
         assert found[-1].workflow_id == "scoped"
         shown = await env.client.schedules.handle("s").describe()
@@ -376,7 +376,7 @@ async def test_a_deleted_workflow_takes_its_alerts_along(in_memory: MakeEnvironm
         document = await env.client.export_history("w")
         assert [one["mark"] for one in document["alerts"]] == ["+5s"]
         await env.client.delete("w")
-        assert list(await env.client.alerts.list()) == []
+        assert not (await env.client.alerts.list()).alerts
         await env.client.import_histories([document])
         assert fired(await env.client.describe("w")) == [("after", "+5s", None)]
 

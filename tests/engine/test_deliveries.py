@@ -58,7 +58,7 @@ async def test_each_channel_gets_what_its_policy_names(engine: MakeEnvironment) 
         found = await env.client.handle(str(alert.deliveries[0].workflow_id)).describe()
         assert found.attention == ("no_poller",)
         assert (await handle.describe()).run.status == "timed_out"
-        ended = (await env.client.alerts.list(workflow_id="w"))[0]
+        ended = (await env.client.alerts.list(workflow_id="w")).alerts[0]
         assert ended.mark == "100%"
         assert (await deliveries(env))["pager"] == [[alert.alert_id], [ended.alert_id]]
 
@@ -75,7 +75,9 @@ async def test_alerts_of_one_commit_share_deliveries_of_a_hundred(engine: MakeEn
         assert max(map(len, found)) == 100
         assert len(found) <= 4
         delivered = [alert_id for one in found for alert_id in one]
-        assert sorted(delivered) == sorted(one.alert_id for one in await env.client.alerts.list(limit=1000))
+        assert sorted(delivered) == sorted(
+            one.alert_id for one in (await env.client.alerts.list(limit=1000)).alerts
+        )
         assert len(delivered) == 250
 
 
@@ -89,7 +91,7 @@ async def test_what_was_fired_before_is_not_delivered_again(engine: MakeEnvironm
         again = await handle.reset("first-workflow-task", execution_timeout=100)
         await env.sleep(150)
         assert (await again.describe()).run.status == "timed_out"
-        assert len(await env.client.alerts.list()) == 1
+        assert len((await env.client.alerts.list()).alerts) == 1
         assert len((await deliveries(env))["oncall"]) == 1
 
 

@@ -17,6 +17,11 @@ PLANTED: Planted = [
     (ARMED.format("attempt = 2", OF_ACTIVITY), "is armed for attempt 2, but attempt 1 is the current one"),
     (ARMED.format("due_at = due_at + 1", OF_RUN), "but its deadline says"),
     (FIRED.format("fired_at = due_at - 7", "kind = 'after'"), "was fired 7 µs early"),
+    (
+        FIRED.format("acknowledged_by = 'ada', acknowledged_at = fired_at - 3", "kind = 'after'"),
+        "was acknowledged 3 µs before it was fired",
+    ),
+    (FIRED.format("acknowledged_by = 'ada'", "kind = 'after'"), "or by whom, but not both"),
     (FIRED.format("run_id = 'nobody'", "kind = 'after'"), "was fired for a run that is gone"),
     (FIRED.format("scope = 'elsewhere'", "kind = 'after'"), "is unique in elsewhere, but should be in"),
     (

@@ -21,6 +21,7 @@ from outlast_dashboard.api.routes import (
     queues,
     schedules,
     streams,
+    upcoming,
     workflows,
 )
 from outlast_dashboard.problems import answer_with_problems
@@ -57,6 +58,7 @@ def make_api() -> FastAPI:
         schedules.router,
         outbox.router,
         alerts.router,
+        upcoming.router,
         operations.router,
         metrics.router,
     ):

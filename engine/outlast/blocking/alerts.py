@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from outlast.blocking.thread import Caller
 from outlast.visibility.alerts import Alerts
-from outlast.visibility.views import Alert
+from outlast.visibility.views import Alert, AlertPage
 from outlast_workflow.primitives.enums import AlertKind
 
 
@@ -27,20 +25,40 @@ class BlockingAlerts:
         workflow_id: str | None = None,
         workflow_type: str | None = None,
         kind: AlertKind | str | None = None,
-        after: str | None = None,
+        acknowledged: bool | None = None,
+        cursor: str | None = None,
         limit: int = 100,
-    ) -> Sequence[Alert]:
+    ) -> AlertPage:
         """Return a page of alerts, the newest first. See :meth:`outlast.visibility.alerts.Alerts.list`.
 
         Args:
             workflow_id: Only those of this workflow.
             workflow_type: Only those of workflows of this type.
             kind: Only those of this kind.
-            after: The id of the last alert of the page before.
+            acknowledged: Only those that somebody has acknowledged, or (``False``) only those that nobody has.
+            cursor: The cursor of the page before.
             limit: Alerts at most.
         """
         return self._caller.call(
             lambda: self._alerts.list(
-                workflow_id=workflow_id, workflow_type=workflow_type, kind=kind, after=after, limit=limit
+                workflow_id=workflow_id,
+                workflow_type=workflow_type,
+                kind=kind,
+                acknowledged=acknowledged,
+                cursor=cursor,
+                limit=limit,
             )
         )
+
+    def acknowledge(self, alert_id: str, *, by: str) -> Alert:
+        """Say that somebody has seen an alert. See :meth:`outlast.visibility.alerts.Alerts.acknowledge`.
+
+        Args:
+            alert_id: The alert.
+            by: Who has seen it.
+        """
+        return self._caller.call(lambda: self._alerts.acknowledge(alert_id, by=by))
+
+    def unacknowledged(self) -> int:
+        """Return how many alerts nobody has acknowledged, counted up to 10,000."""
+        return self._caller.call(self._alerts.unacknowledged)

@@ -142,7 +142,14 @@ COMMANDS: Final[dict[str, Listed]] = {
         "outlast.cli.processes.outbox",
         "app",
     ),
-    "alerts": Listed("List the alerts of deadlines that came near.", "outlast.cli.processes.alerts", "app"),
+    "alerts": Listed(
+        "List or acknowledge the alerts of deadlines that came near.", "outlast.cli.processes.alerts", "app"
+    ),
+    "upcoming": Listed(
+        "Show what fires when: the next deadlines, timers, alerts and schedules of all workflows.",
+        "outlast.cli.processes.upcoming",
+        "upcoming",
+    ),
     "schedule": Listed(
         "Create, apply, change, list, trigger or backfill schedules.",
         "outlast.cli.schedules.schedule",

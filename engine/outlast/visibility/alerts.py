@@ -9,17 +9,25 @@ import orjson
 from outlast.runtime.alert_log import in_words
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.columns import instant
-from outlast.visibility.views import Alert, AlertDelivery, AlertsView, ArmedAlert
-from outlast_store.alerts.reads import DeliveryState, named_deliveries, read_page_with_deliveries
+from outlast.visibility.views import Alert, AlertDelivery, AlertPage, AlertsView, ArmedAlert
+from outlast_runs.alerts import AcknowledgeAlert
+from outlast_store.alerts.reads import (
+    AlertFilter,
+    DeliveryState,
+    count_unacknowledged,
+    named_deliveries,
+    read_deliveries,
+    read_page_with_deliveries,
+)
 from outlast_store.schema.rows import AlertRow, AlertTimerRow
 from outlast_store.transitions.alerts.deliveries import delivery_run
 from outlast_store.transitions.new_runs import started_event
-from outlast_workflow.errors import InvalidOptionError
+from outlast_workflow.errors import AlertAcknowledgedError, AlertNotFoundError, InvalidOptionError
 from outlast_workflow.options.alerts import channel_name
 from outlast_workflow.options.validation import integer, validate_name
 from outlast_workflow.primitives.enums import AlertKind, DuplicatePolicy, RunStatus
 from outlast_workflow.primitives.payloads import Payload
-from outlast_workflow.primitives.times import to_datetime
+from outlast_workflow.primitives.times import iso, to_datetime
 
 
 class Alerts:
@@ -38,16 +46,18 @@ class Alerts:
         workflow_id: str | None = None,
         workflow_type: str | None = None,
         kind: AlertKind | str | None = None,
-        after: str | None = None,
+        acknowledged: bool | None = None,
+        cursor: str | None = None,
         limit: int = 100,
-    ) -> Sequence[Alert]:
+    ) -> AlertPage:
         """Return a page of alerts, the newest first.
 
         Args:
             workflow_id: Only those of this workflow.
             workflow_type: Only those of workflows of this type.
             kind: Only those of this kind, for example ``execution`` or ``start_to_close``.
-            after: The id of the last alert of the page before; ``None`` for the first page.
+            acknowledged: Only those that somebody has acknowledged, or (``False``) only those that nobody has.
+            cursor: The ``cursor`` of the page before; ``None`` for the first page.
             limit: Alerts at most, 1 to 1000.
 
         Raises:
@@ -56,19 +66,55 @@ class Alerts:
         for field, value in (
             ("workflow id", workflow_id),
             ("workflow type", workflow_type),
-            ("after", after),
+            ("cursor", cursor),
         ):
             if value is not None:
                 validate_name(field, value)
-        rows, deliveries = await self._runtime.read(
-            read_page_with_deliveries,
-            after,
-            integer("limit", limit, 1, 1000),
-            workflow_id=workflow_id,
-            workflow_type=workflow_type,
-            kind=checked_kind(kind),
+        if acknowledged is not None and not isinstance(acknowledged, bool):
+            raise InvalidOptionError("acknowledged must be True, False or None", field="acknowledged")
+        wanted = AlertFilter(workflow_id, workflow_type, checked_kind(kind), acknowledged)
+        limit = integer("limit", limit, 1, 1000)
+        page, deliveries = await self._runtime.read_aside(read_page_with_deliveries, wanted, cursor, limit)
+        return AlertPage(
+            alerts=tuple(alert_view(row, deliveries) for row in page.found),
+            cursor=None if page.last is None else page.last.alert_id,
+            stopped=page.stopped,
         )
-        return [alert_view(row, deliveries) for row in rows]
+
+    async def acknowledge(self, alert_id: str, *, by: str) -> Alert:
+        """Say that somebody has seen an alert and takes care of it. The first one who says so stands.
+
+        It may be said again by the same one, for example after a crash.
+
+        Args:
+            alert_id: The alert.
+            by: Who has seen it.
+
+        Returns:
+            The alert.
+
+        Raises:
+            AlertAcknowledgedError: Somebody else has acknowledged it before: ``acknowledged_by`` says who.
+            AlertNotFoundError: There is no such alert.
+            InvalidOptionError: The id, or who has seen it, is no name.
+        """
+        validate_name("alert id", alert_id)
+        validate_name("by", by)
+        done = await self._runtime.journal.apply(AcknowledgeAlert(alert_id, by))
+        if done.alert is None:
+            raise AlertNotFoundError(alert_id)
+        alert = alert_view(done.alert, await self._runtime.read(read_deliveries, [done.alert]))
+        if not done.now_first and alert.acknowledged_by != by:
+            raise AlertAcknowledgedError(
+                alert_id,
+                acknowledged_by=alert.acknowledged_by or "",
+                acknowledged_at=iso(done.alert.acknowledged_at or 0),
+            )
+        return alert
+
+    async def unacknowledged(self) -> int:
+        """Return how many alerts nobody has acknowledged, counted up to 10,000."""
+        return await self._runtime.read(count_unacknowledged)
 
     async def test(self, channel: str) -> str:
         """Start a delivery of one alert that says it is a test; it goes the way of all others.
@@ -132,6 +178,8 @@ def alert_view(row: AlertRow, deliveries: Mapping[str, DeliveryState]) -> Alert:
         deadline_at=instant(row.deadline_at),
         due_at=to_datetime(row.due_at),
         fired_at=to_datetime(row.fired_at),
+        acknowledged_at=instant(row.acknowledged_at),
+        acknowledged_by=row.acknowledged_by,
         deliveries=tuple(
             _delivery(channel, workflow_id, deliveries.get(workflow_id or ""))
             for channel, workflow_id in named_deliveries(row).items()

@@ -135,14 +135,12 @@ def checked_kinds(kinds: Iterable[UpcomingKind | str] | None) -> frozenset[Upcom
         raise InvalidOptionError(
             "kinds must name at least one: leave it out for all but heartbeats", field="kinds"
         )
-    try:
-        return frozenset(UpcomingKind(kind) for kind in named)
-    except ValueError:
-        known = set(UpcomingKind)
-        wrong = next(kind for kind in named if kind not in known)
-        raise InvalidOptionError(
-            f"kinds must be some of {', '.join(UpcomingKind)}, not {wrong!r:.40}", field="kinds"
-        ) from None
+    for kind in named:
+        if not isinstance(kind, str) or kind not in list(UpcomingKind):
+            raise InvalidOptionError(
+                f"kinds must be some of {', '.join(UpcomingKind)}, not {kind!r:.40}", field="kinds"
+            )
+    return frozenset(UpcomingKind(kind) for kind in named)
 
 
 def due_view(due: sources.Due) -> Due:

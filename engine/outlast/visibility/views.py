@@ -341,6 +341,8 @@ class Alert(View):
         text: What has come near, in words.
         fired_at: When it was fired: at ``due_at`` or shortly afterwards, never before.
         deliveries: What brings it to the channels of its policy.
+        acknowledged_at: When somebody first said that he has seen it; ``None`` if nobody has.
+        acknowledged_by: Who that was.
     """
 
     alert_id: str
@@ -358,6 +360,22 @@ class Alert(View):
     due_at: Instant
     fired_at: Instant
     deliveries: tuple[AlertDelivery, ...] = ()
+    acknowledged_at: Instant | None = None
+    acknowledged_by: str | None = None
+
+
+class AlertPage(View):
+    """A page of alerts.
+
+    Attributes:
+        alerts: The newest first.
+        cursor: Where the next page begins; ``None`` if there is none. The next page may be empty.
+        stopped: Whether the page ends early because 10,000 were looked at, of which the filters left out too many.
+    """
+
+    alerts: tuple[Alert, ...]
+    cursor: str | None
+    stopped: bool
 
 
 class AlertsView(View):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import orjson
 from sqlalchemy import Connection
 
 from outlast_store.alerts.marks import OF_CHAINS, RUN
-from outlast_store.database.sql_text import fetch, marks, select
+from outlast_store.database.bounded_pages import MOST_LOOKED_AT, BoundedPage, page_of, walk
+from outlast_store.database.sql_text import Values, fetch, marks, select
 from outlast_store.schema import tables
 from outlast_store.schema.rows import AlertRow, AlertTimerRow
 
@@ -19,6 +21,7 @@ _OF_RUN: Final = select(
     tables.alerts,
     f"run_id = ? OR (scope = ? AND activity_id = ? AND kind IN ({marks([*OF_CHAINS])})) ORDER BY alert_id DESC LIMIT ?",
 )
+FIND_ALERT: Final = select(tables.alerts, "alert_id = ?")
 _IDS_IN_A_READ: Final = 500
 
 
@@ -57,34 +60,67 @@ def find_by_ids(connection: Connection, alert_ids: Sequence[str]) -> list[AlertR
     return [AlertRow(*row) for row in fetch(connection, text, tuple(alert_ids))]
 
 
+@dataclass(frozen=True, slots=True)
+class AlertFilter:
+    """Which alerts a page shows.
+
+    Attributes:
+        workflow_id: Only those of this workflow.
+        workflow_type: Only those of workflows of this type.
+        kind: Only those of this kind.
+        acknowledged: Only those that somebody has acknowledged, or (``False``) nobody.
+    """
+
+    workflow_id: str | None = None
+    workflow_type: str | None = None
+    kind: str | None = None
+    acknowledged: bool | None = None
+
+    @property
+    def indexed(self) -> dict[str, Values]:
+        """The condition that an index serves, with its values: each row that is read meets it."""
+        if self.workflow_id is not None:
+            return {"workflow_id = ?": (self.workflow_id,)}
+        return {"acknowledged_at IS NULL": ()} if self.acknowledged is False else {}
+
+    def takes(self, row: AlertRow) -> bool:
+        """Return whether an alert is shown."""
+        return (
+            (self.workflow_type is None or row.workflow_type == self.workflow_type)
+            and (self.kind is None or row.kind == self.kind)
+            and (self.acknowledged is None or (row.acknowledged_at is not None) == self.acknowledged)
+        )
+
+
 def read_page(
-    connection: Connection,
-    before: str | None,
-    limit: int,
-    *,
-    workflow_id: str | None = None,
-    workflow_type: str | None = None,
-    kind: str | None = None,
-) -> list[AlertRow]:
+    connection: Connection, wanted: AlertFilter, before: str | None, limit: int
+) -> BoundedPage[AlertRow]:
     """Return a page of alerts, the newest first.
 
     Args:
         connection: Where to read.
+        wanted: Which alerts.
         before: The id of the alert to continue after; ``None`` for the first page.
         limit: Rows at most.
-        workflow_id: Only those of this workflow; an index serves that.
-        workflow_type: Only those of workflows of this type.
-        kind: Only those of this kind.
     """
-    given: dict[str, Any] = {
-        "workflow_id = ?": workflow_id,
-        "workflow_type = ?": workflow_type,
-        "kind = ?": kind,
-        "alert_id < ?": before,
-    }
-    wanted = {text: value for text, value in given.items() if value is not None}
-    text = select(tables.alerts, f"{' AND '.join(wanted) or '1 = 1'} ORDER BY alert_id DESC LIMIT ?")
-    return [AlertRow(*row) for row in fetch(connection, text, (*wanted.values(), limit))]
+
+    def read(last: AlertRow | None, size: int) -> list[AlertRow]:
+        conditions = wanted.indexed
+        place = before if last is None else last.alert_id
+        if place is not None:
+            conditions["alert_id < ?"] = (place,)
+        text = select(tables.alerts, f"{' AND '.join(conditions) or '1 = 1'} ORDER BY alert_id DESC LIMIT ?")
+        values = [value for given in conditions.values() for value in given]
+        return [AlertRow(*row) for row in fetch(connection, text, (*values, size))]
+
+    return page_of(walk(read, limit), wanted.takes, limit)
+
+
+def count_unacknowledged(connection: Connection) -> int:
+    """Return how many alerts nobody has acknowledged, counted up to ten thousand."""
+    text = "SELECT count(*) FROM (SELECT 1 FROM alerts WHERE acknowledged_at IS NULL LIMIT ?) AS unseen"
+    count: int = fetch(connection, text, (MOST_LOOKED_AT,))[0][0]
+    return count
 
 
 class DeliveryState(NamedTuple):
@@ -105,18 +141,18 @@ def named_deliveries(alert: AlertRow) -> dict[str, str | None]:
 
 
 def read_page_with_deliveries(
-    connection: Connection, /, before: str | None, limit: int, **filters: str | None
-) -> tuple[list[AlertRow], dict[str, DeliveryState]]:
+    connection: Connection, wanted: AlertFilter, before: str | None, limit: int
+) -> tuple[BoundedPage[AlertRow], dict[str, DeliveryState]]:
     """Return what :func:`read_page` does, and how far the deliveries of these alerts are.
 
     Args:
         connection: Where to read.
+        wanted: Which alerts.
         before: The id of the alert to continue after.
         limit: Rows at most.
-        **filters: The filters of :func:`read_page`.
     """
-    rows = read_page(connection, before, limit, **filters)
-    return rows, read_deliveries(connection, rows)
+    page = read_page(connection, wanted, before, limit)
+    return page, read_deliveries(connection, page.found)
 
 
 def read_deliveries(connection: Connection, alerts: Sequence[AlertRow]) -> dict[str, DeliveryState]:

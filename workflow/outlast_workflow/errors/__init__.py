@@ -12,6 +12,8 @@
     │   └── StartNotCommittedError             … yet: the transaction that starts it has not committed
     ├── OutboxRefusedError                     a start in a user's transaction was refused after its commit
     ├── OutboxRowNotFoundError                 the outbox has no such row any more
+    ├── AlertNotFoundError                     no alert of this id was fired
+    ├── AlertAcknowledgedError                 somebody else has acknowledged the alert already
     ├── WorkflowClosedError                    the workflow has already ended
     ├── WorkflowAlreadyBegunError              the workflow's start cannot be moved any more
     ├── ScheduleNotFoundError                  no schedule has this id
@@ -114,6 +116,8 @@ from outlast_workflow.errors.queues import QueueExistsError, QueueInUseError, Qu
 from outlast_workflow.errors.refusals import (
     ActivityCancelRequestedError,
     ActivityNotFoundError,
+    AlertAcknowledgedError,
+    AlertNotFoundError,
     AttemptNotRunningError,
     DeferRefusedError,
     DeleteRefusedError,
@@ -191,6 +195,8 @@ __all__ = [
     "ActivityError",
     "ActivityNotFoundError",
     "ActivityTimeoutError",
+    "AlertAcknowledgedError",
+    "AlertNotFoundError",
     "ApplicationError",
     "AttemptNotRunningError",
     "BlockedLoopError",

@@ -136,3 +136,36 @@ class OutboxRowNotFoundError(OutlastError):
             "`outlast outbox list`"
         )
         self.outbox_id = outbox_id
+
+
+class AlertNotFoundError(OutlastError):
+    """No alert of this id was fired, or it was deleted with its workflow."""
+
+    facts: ClassVar[tuple[str, ...]] = ("alert_id",)
+
+    def __init__(self, alert_id: str) -> None:
+        super().__init__(
+            f"there is no alert {alert_id!r:.80}: it was deleted with its workflow, or it was never fired; see "
+            "`outlast alerts list`"
+        )
+        self.alert_id = alert_id
+
+
+class AlertAcknowledgedError(OutlastError):
+    """Somebody else has acknowledged the alert already; that stands.
+
+    Attributes:
+        alert_id: The alert.
+        acknowledged_by: Who has.
+        acknowledged_at: When, as ISO 8601.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("alert_id", "acknowledged_by", "acknowledged_at")
+
+    def __init__(self, alert_id: str, *, acknowledged_by: str, acknowledged_at: str) -> None:
+        super().__init__(
+            f"alert {alert_id} was acknowledged by {acknowledged_by!r} at {acknowledged_at}: there is nothing to do"
+        )
+        self.alert_id = alert_id
+        self.acknowledged_by = acknowledged_by
+        self.acknowledged_at = acknowledged_at

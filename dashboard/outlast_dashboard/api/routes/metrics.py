@@ -38,6 +38,7 @@ class _Snapshot(Collector):
         outbox: OutboxSummary,
         open_runs: int,
         attention: int,
+        unacknowledged: int,
     ) -> None:
         self._task_queues = task_queues
         self._queues = queues
@@ -46,13 +47,19 @@ class _Snapshot(Collector):
         self._outbox = outbox
         self._open_runs = open_runs
         self._attention = attention
+        self._unacknowledged = unacknowledged
 
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily("outlast_open_runs", "Runs that are open", value=self._open_runs)
         yield GaugeMetricFamily("outlast_attention_runs", "Runs that need attention", value=self._attention)
+        yield GaugeMetricFamily(
+            "outlast_unacknowledged_alerts",
+            "Alerts that nobody has acknowledged, counted up to 10,000",
+            value=self._unacknowledged,
+        )
         deadlines = GaugeMetricFamily(
             "outlast_open_deadlines",
-            "Deadlines and timers by kind and by when they fall due",
+            "Deadlines, timers, alerts and schedules by kind and by when they fall due",
             labels=["kind", "due"],
         )
         for kind, windows in self._watchdog.open.items():
@@ -113,6 +120,7 @@ async def metrics(web: TheWeb, _: Reader) -> Response:
         await client.outbox.summary(),
         await client.count(open=True),
         await client.count(attention=True),
+        await client.alerts.unacknowledged(),
     )
     registry = CollectorRegistry(auto_describe=False)
     registry.register(snapshot)

@@ -4,7 +4,7 @@
 0    done
 1    the workflow failed, or the command could not do what was asked
 2    bad usage: an option, a name or a URL is not valid
-3    there is no such workflow, run, activity or queue
+3    there is no such workflow, run, activity, queue or alert
 4    the database does not answer, cannot be written, or its schema does not match this code
 5    the workflow did not end, or did not answer, within ``--timeout``; it continues
 130  interrupted
@@ -17,6 +17,7 @@ from enum import IntEnum
 
 from outlast.errors import (
     ActivityNotFoundError,
+    AlertNotFoundError,
     InvalidOptionError,
     InvalidUrlError,
     OutboxRowNotFoundError,
@@ -64,7 +65,8 @@ def exit_code(error: BaseException) -> Exit:
         | ActivityNotFoundError
         | QueueNotFoundError
         | ScheduleNotFoundError
-        | OutboxRowNotFoundError,
+        | OutboxRowNotFoundError
+        | AlertNotFoundError,
     ):
         return Exit.NOT_FOUND
     if isinstance(error, StoreError):

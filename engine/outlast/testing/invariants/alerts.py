@@ -87,6 +87,10 @@ def _check_alert(alert: AlertRow, run: RunRow | None, workflows: Mapping[str, st
     for channel, workflow_id in orjson.loads(alert.deliveries or "{}").items():
         if workflow_id is not None and workflows.get(workflow_id) != "outlast.deliver":
             yield f"is delivered to {channel} by {workflow_id}, which is not there"
+    if (alert.acknowledged_at is None) != (alert.acknowledged_by is None):
+        yield "says when it was acknowledged or by whom, but not both"
+    if alert.acknowledged_at is not None and alert.acknowledged_at < alert.fired_at:
+        yield f"was acknowledged {alert.fired_at - alert.acknowledged_at} µs before it was fired"
     if run is None:
         # A chain is deleted in steps, and its alerts go before their run.
         yield "was fired for a run that is gone"
