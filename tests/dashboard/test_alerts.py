@@ -117,7 +117,12 @@ async def test_what_fires_when_is_told_over_http(served: Served) -> None:
     assert SECRET not in answer.text
     whole = answer.json()
     assert [one["kind"] for one in whole["due"]] == ["alert", "alert", "execution_timeout"]
-    given = {"limit": 1, "kind": ["alert", "timer"], "workflow_type": "Waiting", "within_seconds": 5000}
+    given: dict[str, Any] = {
+        "limit": 1,
+        "kind": ["alert", "timer"],
+        "workflow_type": "Waiting",
+        "within_seconds": 5000,
+    }
     page = (await served.web.get("/api/upcoming", params=given)).json()
     assert page["due"] == whole["due"][:1]
     rest = (await served.web.get("/api/upcoming", params={**given, "cursor": page["cursor"]})).json()
