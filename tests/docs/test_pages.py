@@ -19,6 +19,7 @@ PROGRAMS = [
     "concepts.md",
     "dags.md",
     "alerts.md",
+    "upcoming.md",
     "dashboard.md",
     "deferring.md",
     "determinism.md",

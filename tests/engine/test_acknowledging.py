@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engine.run_rows import NOW, run_id_at, run_row
@@ -82,8 +83,9 @@ async def test_what_is_no_alert_is_refused_and_nothing_is_written(database_url: 
         for alert_id, by in (("", "ada"), ("a\0b", "ada"), ("a", ""), ("a", "x" * 300), ("a", "\ud800")):
             with pytest.raises(InvalidOptionError):
                 await client.alerts.acknowledge(alert_id, by=by)
+        wrong: Any = "no"
         with pytest.raises(InvalidOptionError, match="acknowledged must be"):
-            await client.alerts.list(acknowledged="no")  # type: ignore[arg-type]
+            await client.alerts.list(acknowledged=wrong)
         done = await client.runtime.journal.apply(AcknowledgeAlert("nope", "ada"))
         assert done == (None, False)
 
