@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from outlast_dag.build.builder import DagBuilder, Handle
-from outlast_dag.build.calls import child, last, repeat
+from outlast_dag.build.calls import child, last, plan, repeat
 from outlast_dag.build.outputs import all_of, any_of, exists, is_in, none_of, or_else
 from outlast_dag.build.steps import DetachedChild
 from outlast_dag.build.trace import dag, each, group, step
@@ -60,6 +60,7 @@ __all__ = [
     "last",
     "none_of",
     "or_else",
+    "plan",
     "repeat",
     "sleep",
     "step",

@@ -27,7 +27,7 @@ from outlast_dag.check.report import in_order, report
 from outlast_dag.decisions import approve as decide
 from outlast_dag.definition import DagDefinition
 from outlast_dag.mermaid import mermaid
-from outlast_dag.run.documents import unsupported
+from outlast_dag.run.supported import unsupported
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.reading import read_spec
 from outlast_dag.spec.schema import SCHEMA

@@ -8,8 +8,10 @@ from typing import Any, ParamSpec, TypeVar
 from outlast_dag.check.critical_path import CriticalPath
 from outlast_dag.mermaid import mermaid
 from outlast_dag.run.approvals import HANDLERS, Approvals, approvals_of
+from outlast_dag.run.documents import any_dag
 from outlast_dag.run.interpreter import interpret
-from outlast_dag.spec.dag import DagSpec
+from outlast_dag.spec.dag import ANY_DAG, DagSpec
+from outlast_dag.spec.nodes import Plan
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.definitions import RunReference, WorkflowDefinition
 from outlast_workflow.errors.dags import Problem
@@ -44,6 +46,7 @@ class DagDefinition(RunReference[P, T]):
 
         run.__name__ = run.__qualname__ = spec.name
         timeouts = {} if spec.timeout is None else {"run_timeout": spec.timeout}
+        brings = any(isinstance(node, Plan) or getattr(node, "type", "") == ANY_DAG for node in spec.nodes)
         definition = WorkflowDefinition(
             spec.name,
             approvals_of(spec.name),
@@ -53,6 +56,7 @@ class DagDefinition(RunReference[P, T]):
             HANDLERS,
             plain_input=True,
             timeouts=timeouts,
+            brings=(any_dag.definition,) if brings else (),
         )
         super().__init__(definition, run)
         self.spec = spec

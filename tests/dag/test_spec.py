@@ -135,7 +135,7 @@ class Maker:
             times = self.random.randint(1, 5)
             return Repeat(**call, args=args, until=until, max_iterations=times, delay=self.one(0, 5))
         if kind == "plan":
-            return Plan(**call, args=args, allow=("fetch",), max_nodes=7)
+            return Plan(**call, args=args, allow=("fetch",), max_nodes=7, run_timeout=timeout)
         return Task(**call, args=args)
 
     def spec(self) -> DagSpec:

@@ -237,7 +237,7 @@ async def test_a_wrong_document_fails_its_run_with_all_problems(engine: MakeEnvi
             "nodes": [
                 {"id": "a", "kind": "task", "type": "fetch", "after": ["b"]},
                 {"id": "b", "kind": "task", "type": "fetch", "after": ["a"], "on_failure": "c"},
-                {"id": "n", "kind": "plan", "type": "fetch"},
+                {"id": "n", "kind": "map", "type": "fetch", "over": {"is": []}, "chunks_of": 5},
             ],
             "output": {"is": 1},
         }

@@ -19,6 +19,7 @@ from outlast_dag.build.steps import (
     Condition,
     MapOptions,
     NodeOptions,
+    PlanOptions,
     RepeatOptions,
     StepOptions,
     new_step,
@@ -273,6 +274,20 @@ class DagBuilder:
             **options: See :class:`RepeatOptions`. One of max_iterations and max_duration must be there.
         """
         step = new_step(self._draft, "repeat", activity, {**options, "until": until}, users_line(), id=id)
+        step.args = args or None
+        return self._handle(step)
+
+    def plan(self, id: str, activity: Activity | str, *args: Any, **options: Unpack[PlanOptions]) -> Handle:
+        """Add a step that calls an activity which returns a DAG, runs that, and returns what it returns.
+
+        Args:
+            id: The node's id.
+            activity: The planner, or its name. It returns a document as ``outlast dag schema`` describes it: an object
+                with ``nodes``.
+            *args: Its arguments, as of a task.
+            **options: See :class:`PlanOptions`. A timeout, allow and run_timeout must be there.
+        """
+        step = new_step(self._draft, "plan", activity, options, users_line(), id=id)
         step.args = args or None
         return self._handle(step)
 

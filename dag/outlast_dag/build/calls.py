@@ -11,6 +11,7 @@ from outlast_dag.build.steps import (
     ChildOptions,
     DetachedChild,
     DetachedOptions,
+    PlanOptions,
     RepeatOptions,
     bind,
     new_step,
@@ -101,6 +102,91 @@ def repeat(
         draft = traced("repeat()")
         given = {**options, "until": until}
         made = new_step(draft, "repeat", activity, given, source, id=id, result=result)
+        made.args = bind(made, draft, args, kwargs)
+        add_roles(draft, made, on_failure, compensate)
+        return output_of(draft, made)
+
+    return add
+
+
+@overload
+def plan(
+    activity: Callable[P, Coroutine[Any, Any, object]],
+    /,
+    *,
+    result: type[T],
+    id: str | None = None,
+    on_failure: Callable[[NodeFailure], T] | None = None,
+    compensate: Callable[[T], object] | None = None,
+    **options: Unpack[PlanOptions],
+) -> Callable[P, T]: ...
+
+
+@overload
+def plan(
+    activity: Callable[P, Coroutine[Any, Any, object]],
+    /,
+    *,
+    id: str | None = None,
+    on_failure: Callable[[NodeFailure], Any] | None = None,
+    compensate: Callable[[Any], object] | None = None,
+    **options: Unpack[PlanOptions],
+) -> Callable[P, Any]: ...
+
+
+@overload
+def plan(
+    activity: str,
+    /,
+    *,
+    result: type[T],
+    id: str | None = None,
+    on_failure: Callable[[NodeFailure], T] | None = None,
+    compensate: Callable[[T], object] | None = None,
+    **options: Unpack[PlanOptions],
+) -> Callable[..., T]: ...
+
+
+@overload
+def plan(
+    activity: str,
+    /,
+    *,
+    id: str | None = None,
+    on_failure: Callable[[NodeFailure], Any] | None = None,
+    compensate: Callable[[Any], object] | None = None,
+    **options: Unpack[PlanOptions],
+) -> Callable[..., Any]: ...
+
+
+def plan(
+    activity: Any,
+    /,
+    *,
+    result: Any = Any,
+    id: str | None = None,
+    on_failure: Callable[[Any], Any] | None = None,
+    compensate: Callable[[Any], object] | None = None,
+    **options: Any,
+) -> Callable[..., Any]:
+    """Return what adds a step that calls a planner, runs the DAG that it returns, and returns what that returns.
+
+    Call it with the planner's arguments.
+
+    Args:
+        activity: The planner, or its name. It returns a document as ``outlast dag schema`` describes it: an object with
+            ``nodes``.
+        result: What the planned DAG returns.
+        id: The node's id; by default the activity's name, with a number behind it where that is taken.
+        on_failure: Adds the step that runs if this one fails, as of a step.
+        compensate: Adds the step that undoes this one, as of a step.
+        **options: See :class:`PlanOptions`. A timeout, allow and run_timeout must be there.
+    """
+    source = users_line()
+
+    def add(*args: Any, **kwargs: Any) -> Any:
+        draft = traced("plan()")
+        made = new_step(draft, "plan", activity, options, source, id=id, result=result)
         made.args = bind(made, draft, args, kwargs)
         add_roles(draft, made, on_failure, compensate)
         return output_of(draft, made)

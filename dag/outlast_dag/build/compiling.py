@@ -9,7 +9,7 @@ from typing import Any, Final, cast, get_args
 from outlast_dag.build.auxiliaries import assign_roles, failure_of, id_of
 from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.hints import item_of, unlike
-from outlast_dag.build.kinds import approval_of, child_of, repeat_of, sleep_of, wait_of
+from outlast_dag.build.kinds import approval_of, child_of, plan_of, repeat_of, sleep_of, wait_of
 from outlast_dag.build.outputs import Output, output_of, parameter_of
 from outlast_dag.build.values import NOTHING, check_type, condition_of, hint_of, value_of
 from outlast_dag.check.checks import MAX_ITEMS
@@ -153,9 +153,12 @@ def _node(step: Step, draft: Draft, defaults: ActivityOptions) -> Node:
     if step.kind == "map":
         return _map(step, draft, common)
     args = _arguments(step, draft, producers)
-    return repeat_of(step, draft, common, args) if step.kind == "repeat" else Task(**common, args=args)
+    if step.kind in _CALLS:
+        return _CALLS[step.kind](step, draft, common, args)
+    return Task(**common, args=args)
 
 
+_CALLS: Final = {"repeat": repeat_of, "plan": plan_of}
 _WAITS: Final = {"sleep": sleep_of, "wait_for": wait_of, "approval": approval_of}
 
 

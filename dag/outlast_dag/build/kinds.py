@@ -6,20 +6,33 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, get_args
 
+from outlast_activities.definitions import ActivityDefinition
 from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.hints import unlike
 from outlast_dag.build.outputs import Output, Place
 from outlast_dag.build.values import NOTHING, condition_of, hint_of, value_of
 from outlast_dag.spec.conditions import Condition, Joined
-from outlast_dag.spec.nodes import Approval, Child, ClosePolicy, Repeat, Sleep, TimeoutDecision, WaitFor
+from outlast_dag.spec.nodes import (
+    MAX_PLANNED,
+    Approval,
+    Child,
+    ClosePolicy,
+    Plan,
+    Repeat,
+    Sleep,
+    TimeoutDecision,
+    WaitFor,
+)
 from outlast_dag.spec.values import Bound, Constant, Value
 from outlast_workflow.data.reading import hint_name
+from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.errors import DagValidationError, InvalidOptionError
 from outlast_workflow.options.validation import (
     duration_seconds,
     integer,
     priority,
     timeout_seconds,
+    validate_list,
     validate_name,
     validate_task_queue,
 )
@@ -151,6 +164,34 @@ def repeat_of(step: Step, draft: Draft, common: dict[str, Any], args: tuple[Valu
     else:
         condition = asked_of(until, "result", "until", draft, step)
     return Repeat(**common, args=args, until=NEVER if condition is None else condition, **fields)
+
+
+def plan_of(step: Step, draft: Draft, common: dict[str, Any], args: tuple[Value, ...]) -> Plan:
+    """Return a node that plans others.
+
+    Args:
+        step: The step.
+        draft: The DAG.
+        common: The fields that all calls have.
+        args: The planner's arguments.
+    """
+    checks: Checks = {
+        "allow": ("bad_plan", _names),
+        "max_nodes": ("bad_plan", lambda value: integer("max_nodes", value, 1, MAX_PLANNED)),
+        "run_timeout": ("timeout_out_of_range", partial(timeout_seconds, "run_timeout", minimum_seconds=1)),
+    }
+    return Plan(**common, args=args, **_checked(step, draft, checks))
+
+
+def _names(allowed: Any) -> tuple[str, ...]:
+    """Return the names of activities and workflows."""
+    names = []
+    for one in validate_list("allow", allowed, "activities and workflows"):
+        if isinstance(one, ActivityDefinition):
+            names.append(one.name)
+        else:
+            names.append(validate_name("allow", one) if isinstance(one, str) else definition_of(one).name)
+    return tuple(dict.fromkeys(names))
 
 
 def asked_of(raw: Any, name: Bound, option: str, draft: Draft, step: Step) -> Condition | None:

@@ -103,6 +103,20 @@ class RepeatOptions(StepOptions, total=False):
     delay: float | timedelta
 
 
+class PlanOptions(StepOptions, total=False):
+    """The options of a planner: those of a step, which hold for the planner's call, and these.
+
+    Attributes:
+        allow: The activities and workflows that the planned DAG may call, or their names.
+        max_nodes: How many nodes it may have, with those that its own planners may plan; 100 by default, at most 500.
+        run_timeout: How long it may run.
+    """
+
+    allow: Sequence[Any]
+    max_nodes: int
+    run_timeout: float | timedelta
+
+
 class DetachedOptions(NodeOptions, total=False):
     """The options of a child workflow that is not waited for.
 
@@ -151,14 +165,20 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "task": (),
     "map": ("max_items", "concurrency", "on_item_failure", "collect"),
     "repeat": ("until", "max_iterations", "max_duration", "delay"),
+    "plan": ("allow", "max_nodes", "run_timeout"),
     "child": ("timeout", "task_queue", "priority", "parent_close_policy"),
     "sleep": ("seconds", "until", "timeout"),
     "wait_for": ("event", "match", "timeout", "on_timeout"),
     "approval": ("timeout", "on_timeout"),
 }
 """The options of each kind of nodes that are fields of the spec's node."""
-_CALLS: Final = ("task", "map", "repeat")
-_NOUNS: Final = {"map": "a list of steps", "repeat": "a repeated step", "wait_for": "a wait for a signal"}
+_CALLS: Final = ("task", "map", "repeat", "plan")
+_NOUNS: Final = {
+    "map": "a list of steps",
+    "repeat": "a repeated step",
+    "plan": "a planner",
+    "wait_for": "a wait for a signal",
+}
 _ARTICLES: Final = {"approval": "an approval"}
 
 
@@ -210,6 +230,9 @@ def new_step(
     if kind == "map":
         collected = step.fields.get("collect", True)
         step.result_hint = list[step.result_hint] if collected else dict[str, int]  # type: ignore[name-defined]
+    if kind == "plan":
+        # Its activity returns a plan, and the step what that returns.
+        step.result_hint = result
     if step.fields.get("parent_close_policy") == "abandon":
         step.result_hint = DetachedChild
     return step

@@ -11,7 +11,7 @@ from outlast_dag.check.auxiliaries import auxiliary_findings, depends_on_auxilia
 from outlast_dag.check.findings import NO_TIMEOUT, Finding
 from outlast_dag.check.kinds import calls_of, kind_findings
 from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Call, Map, Node, Repeat, WaitFor
+from outlast_dag.spec.nodes import Call, Map, Node, Plan, Repeat, WaitFor
 from outlast_dag.spec.values import Ref, references
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import validate_workflow_type
@@ -214,7 +214,7 @@ def _history(spec: DagSpec) -> Iterator[Finding]:
             # A call, and the pause before the next one.
             calls += 2 * min(calls_of(node), MAX_EVENTS)
         else:
-            calls += 1
+            calls += 2 if isinstance(node, Plan) else 1
     events = calls * EVENTS_PER_CALL
     if events > MAX_EVENTS:
         yield Finding(

@@ -9,7 +9,7 @@ import math
 from typing import Final, NamedTuple
 
 from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Approval, Call, Child, Map, Node, Repeat, Sleep, WaitFor
+from outlast_dag.spec.nodes import Approval, Call, Child, Map, Node, Plan, Repeat, Sleep, WaitFor
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND
 
@@ -53,7 +53,9 @@ def _duration(spec: DagSpec, node: Node) -> Duration:
             *(min(times * (each + node.delay), longest) if each or node.delay else 0 for each in call)
         )
     if isinstance(node, Call):
-        return _call(spec, node)
+        call = _call(spec, node)
+        planned = node.run_timeout or 0 if isinstance(node, Plan) else 0
+        return Duration(call.once + planned, call.worst + planned)
     if isinstance(node, Sleep):
         seconds = node.seconds if node.seconds is not None else node.timeout
     elif isinstance(node, Child) and node.parent_close_policy == "abandon":

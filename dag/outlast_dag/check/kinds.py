@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from outlast_dag.check.critical_path import words
 from outlast_dag.check.findings import Finding
-from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Approval, Child, Node, Repeat, Sleep, WaitFor
+from outlast_dag.spec.dag import ANY_DAG, DagSpec
+from outlast_dag.spec.nodes import MAX_PLANNED, Approval, Child, Node, Plan, Repeat, Sleep, WaitFor
 from outlast_dag.spec.values import references
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import (
@@ -20,9 +20,6 @@ from outlast_workflow.options.validation import (
     validate_task_queue,
     validate_workflow_type,
 )
-
-ANY_DAG: Final = "outlast.dag"
-"""The one type of the engine's that a child may have: the workflow that runs a DAG given as its input."""
 
 _NO_END: Final = ("missing_timeout", "nothing bounds the wait", "give it a timeout")
 
@@ -44,6 +41,8 @@ def kind_findings(spec: DagSpec) -> Iterator[Finding]:
             found = iter(()) if node.timeout else iter((_NO_END,))
         elif isinstance(node, Repeat):
             found = _repeat(node)
+        elif isinstance(node, Plan):
+            found = _plan(node)
         else:
             continue
         for kind, message, advice in found:
@@ -102,6 +101,18 @@ def _repeat(node: Repeat) -> Iterator[tuple[str, str, str]]:
                 "is given what the call before returned, and before the first call there is none",
                 "say what the first call is given: last(first), in a document or_else",
             )
+
+
+def _plan(node: Plan) -> Iterator[tuple[str, str, str]]:
+    if not node.run_timeout:
+        yield "missing_timeout", "nothing bounds what it plans", "give it a run_timeout"
+    else:
+        check = partial(timeout_seconds, "run_timeout", minimum_seconds=1)
+        yield from _refused("timeout_out_of_range", check, node.run_timeout)
+    if not node.allow:
+        yield "bad_plan", "may plan nothing", "name what it may call with allow=[…]"
+    if not 1 <= node.max_nodes <= MAX_PLANNED:
+        yield "bad_plan", f"max_nodes must be from 1 to {MAX_PLANNED}", "plan in parts"
 
 
 def _needs_result(value: Any) -> bool:

@@ -17,10 +17,10 @@ import orjson
 
 from outlast_dag.run.actions import NodeState
 from outlast_dag.run.approvals import HANDLERS, Approvals
-from outlast_dag.run.documents import NAME, run_document
+from outlast_dag.run.documents import run_document
 from outlast_dag.run.interpreter import follow
 from outlast_dag.run.progress import Progress
-from outlast_dag.spec.dag import DagSpec
+from outlast_dag.spec.dag import ANY_DAG, DagSpec
 from outlast_dag.spec.reading import read_spec
 from outlast_workflow.api.markers import side_effect
 from outlast_workflow.data.converter import DataConverter
@@ -94,7 +94,7 @@ class DagFold:
         self.progress: Progress | None = None
         self.seq = 0
         self._labels: dict[int, str] = {}
-        code = self._document if workflow_type == NAME else self._recorded
+        code = self._document if workflow_type == ANY_DAG else self._recorded
         signature = CallSignature(workflow_type, (), (), var_positional="args")
         self._machine = WorkflowMachine(
             WorkflowDefinition(

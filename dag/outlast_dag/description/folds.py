@@ -11,7 +11,7 @@ import orjson
 
 from outlast.runtime.runtime import Runtime
 from outlast_dag.description.fold import DagFold
-from outlast_dag.run.documents import NAME
+from outlast_dag.spec.dag import ANY_DAG
 from outlast_store.reads.description import list_worker_loads
 from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
@@ -98,7 +98,7 @@ class Folds:
             await asyncio.sleep(0)
 
     async def _is_dag(self, run_id: str, workflow_type: str, converter: DataConverter) -> bool:
-        if workflow_type == NAME:
+        if workflow_type == ANY_DAG:
             return True
         known = self._verdicts.get(run_id)
         if known is not None:

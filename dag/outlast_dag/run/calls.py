@@ -8,12 +8,20 @@ from typing import Any
 
 from outlast_dag.run.actions import Cancelled, Completed, Failed, Outcome, Start
 from outlast_dag.run.approvals import Approvals, Late
+from outlast_dag.run.plans import PlanFuture, planned, problems_of_plan
 from outlast_dag.run.values import matches
 from outlast_dag.run.waits import seconds_of, timeout_of
-from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Approval, Call, Child, Node, Sleep, WaitFor
+from outlast_dag.spec.dag import ANY_DAG, DagSpec
+from outlast_dag.spec.nodes import Approval, Call, Child, Node, Plan, Sleep, WaitFor
 from outlast_workflow.api.context import current_machine
-from outlast_workflow.errors import ActivityTimeoutError, ApplicationError, WorkflowTimeoutError
+from outlast_workflow.api.markers import side_effect
+from outlast_workflow.errors import (
+    ActivityTimeoutError,
+    ApplicationError,
+    DagValidationError,
+    WorkflowTimeoutError,
+)
+from outlast_workflow.errors.dags import Problem
 from outlast_workflow.loop.sleep import SleepFuture
 from outlast_workflow.options.activity import ActivityOptions
 from outlast_workflow.options.start import StartOptions
@@ -50,6 +58,8 @@ class Calls:
             node: The node.
             start: What the core says of it.
         """
+        if isinstance(node, Plan):
+            return PlanFuture(self.machine.loop, self._activity(node, start), partial(self._planned, node))
         if isinstance(node, Call):
             return self._activity(node, start)
         if isinstance(node, Child):
@@ -95,6 +105,28 @@ class Calls:
             node.type, start.args, None, None, options, None, CancellationType.WAIT
         )
         return self._detached(handle) if node.parent_close_policy == "abandon" else handle
+
+    def _planned(self, node: Plan, value: Any) -> asyncio.Future[Any]:
+        """Begin the DAG that a planner has returned.
+
+        Raises:
+            DagValidationError: It cannot be run, or does what the planner may not.
+        """
+        dag = self.spec.name
+        # What is wrong with it is said by the version that runs it first, and recorded.
+        problems = side_effect(lambda: problems_of_plan(value, dag, node), result_type=list[Problem])
+        if problems:
+            raise DagValidationError(f"{dag}.{node.id}", problems)
+        options = ChildOptions(
+            StartOptions(execution_timeout=node.run_timeout, summary=node.id),
+            task_queue=None,
+            priority=self.spec.options.priority,
+            # It may have something to undo.
+            parent_close_policy=ParentClosePolicy.REQUEST_CANCEL,
+        )
+        return self.machine.children.schedule(
+            ANY_DAG, (planned(value, dag, node).document,), None, None, options, None, CancellationType.WAIT
+        )
 
     def _detached(self, handle: ChildWorkflowHandle[Any]) -> asyncio.Future[Any]:
         """Return a future of the child's ids. To cancel it cancels nothing: the child lives on its own."""

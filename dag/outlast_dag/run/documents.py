@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
-from outlast_dag.check.report import in_order, report
 from outlast_dag.run.approvals import HANDLERS, Approvals, approvals_of
 from outlast_dag.run.interpreter import follow
-from outlast_dag.run.progress import RUNS, Progress
-from outlast_dag.spec.dag import DagSpec
+from outlast_dag.run.progress import Progress
+from outlast_dag.run.supported import problems_of
+from outlast_dag.spec.dag import ANY_DAG
 from outlast_dag.spec.reading import read_spec
 from outlast_workflow.api.markers import side_effect
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.definitions import RunReference, WorkflowDefinition
 from outlast_workflow.errors import DagValidationError
 from outlast_workflow.errors.dags import Problem
-
-NAME: Final = "outlast.dag"
 
 
 async def _run(approvals: Approvals, document: Any, *args: Any) -> Any:
@@ -47,37 +45,12 @@ async def run_document(
     return await follow(approvals, spec, args, watch)
 
 
-def problems_of(spec: DagSpec) -> list[Problem]:
-    """Return why a spec cannot be run."""
-    return list(in_order([*report(spec).errors, *unsupported(spec)]))
-
-
-def unsupported(spec: DagSpec) -> Iterator[Problem]:
-    """Yield what a spec asks for that this version cannot run."""
-    asked: list[tuple[str, str]] = []
-    for index, node in enumerate(spec.nodes):
-        place = f"nodes[{index}]"
-        if node.kind not in RUNS:
-            asked.append((place, f"kind {node.kind}"))
-        asked += [
-            (f"{place}.{name}", name) for name in ("chunks_of",) if getattr(node, name, None) is not None
-        ]
-    for place, what in asked:
-        yield Problem(
-            "not_supported",
-            "",
-            place,
-            f"this version of Outlast cannot run {what}",
-            "leave it out, or upgrade",
-        )
-
-
 any_dag: Final[RunReference[..., Any]] = RunReference(
     WorkflowDefinition(
-        NAME,
-        approvals_of(NAME),
+        ANY_DAG,
+        approvals_of(ANY_DAG),
         _run,
-        CallSignature(NAME, ("spec",), (Any,), var_positional="args"),
+        CallSignature(ANY_DAG, ("spec",), (Any,), var_positional="args"),
         f"{_run.__code__.co_filename}:{_run.__code__.co_firstlineno}",
         HANDLERS,
         plain_input=True,

@@ -55,7 +55,7 @@ from outlast_dag.spec.values import Ref
 FOR_FAILURES: Final = frozenset({"all_done", "one_failed", "all_failed"})
 """The rules of nodes that still begin after a failure that stops the others."""
 
-RUNS: Final = frozenset({"task", "map", "child", "sleep", "wait_for", "approval", "repeat"})
+RUNS: Final = frozenset({"task", "map", "child", "sleep", "wait_for", "approval", "repeat", "plan"})
 """The kinds of nodes that the core can run."""
 
 _WAITS: Final = (Sleep, WaitFor, Approval)

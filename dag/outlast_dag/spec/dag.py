@@ -14,6 +14,9 @@ from outlast_dag.spec.values import Value
 from outlast_dag.spec.writing import canonical, spec_document
 from outlast_workflow.options.activity import ActivityOptions
 
+ANY_DAG: Final = "outlast.dag"
+"""The type of the workflow that runs the DAG that its first argument describes."""
+
 INTERPRETER: Final = 1
 """The version of the rules by which specs of today run. What they mean never changes; new rules are version 2."""
 

@@ -31,13 +31,16 @@ TimeoutDecision = Literal["reject", "approve", "fail"]
 
 NO_OPTIONS = ActivityOptions()
 
+MAX_PLANNED = 500
+"""How many nodes a planner may be allowed to plan."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """What all kinds have.
 
     Attributes:
-        id: ``fetch``; in a group ``load/fetch``; added by a planner ``planner.fetch``.
+        id: ``fetch``; in a group ``load/fetch``.
         after: The nodes that must have ended first, beside those whose values the node is given.
         rule: How they must have ended.
         skip_when: The node is skipped if this holds when it could begin.
@@ -234,17 +237,19 @@ class Repeat(Call):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Call):
-    """A call that returns more nodes, which are added to the run as ``planner.id``.
+    """A call that returns a DAG, which is run then as a child. What that returns is the output.
 
     Attributes:
-        allow: The activity types that they may call.
-        max_nodes: How many there may be.
+        allow: The types of activities and children that it may call.
+        max_nodes: How many nodes it may have, with those that its own planners may plan.
+        run_timeout: How long it may run.
     """
 
     kind: ClassVar[str] = "plan"
 
     allow: tuple[str, ...] = ()
     max_nodes: int = 100
+    run_timeout: float | None = None
 
 
 KINDS: dict[str, type[Node]] = {

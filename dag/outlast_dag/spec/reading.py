@@ -362,6 +362,7 @@ _NODE_FIELDS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "delay": _seconds,
     "allow": _list_of(_name),
     "max_nodes": _count,
+    "run_timeout": _seconds,
 }
 _OF_KIND: Final[dict[str, dict[str, Callable[[Any, str], Any]]]] = {
     "approval": {"on_timeout": _one_of(TimeoutDecision)},

@@ -6,7 +6,15 @@ from typing import Any, Final, get_args
 
 from outlast_dag.spec.conditions import Comparison, Junction
 from outlast_dag.spec.dag import INTERPRETER, FailurePolicy
-from outlast_dag.spec.nodes import KINDS, ClosePolicy, CompensateWhen, ItemFailure, Rule, TimeoutDecision
+from outlast_dag.spec.nodes import (
+    KINDS,
+    MAX_PLANNED,
+    ClosePolicy,
+    CompensateWhen,
+    ItemFailure,
+    Rule,
+    TimeoutDecision,
+)
 from outlast_dag.spec.options import OPTIONS, TIMEOUTS
 from outlast_dag.spec.values import Bound
 from outlast_workflow.options.retry_policy import RetryPolicy
@@ -116,8 +124,13 @@ _NODES: Final = {
     },
     "plan": _node(
         "plan",
-        {**_CALL, "allow": _list(_TEXT), "max_nodes": {"type": "integer", "minimum": 1, "maximum": 100}},
-        "type",
+        {
+            **_CALL,
+            "allow": {**_list(_TEXT), "minItems": 1},
+            "max_nodes": {"type": "integer", "minimum": 1, "maximum": MAX_PLANNED},
+            "run_timeout": _SECONDS,
+        },
+        *("type", "allow", "run_timeout"),
     ),
 }
 

@@ -197,7 +197,12 @@ class Worker:
         from outlast.checking.checker import report
 
         self.workflows: dict[str, WorkflowDefinition] = _by_name(
-            "workflow", map(workflow_definition_of, _listed("workflows", workflows))
+            "workflow",
+            (
+                served
+                for workflow in _listed("workflows", workflows)
+                for served in _with_brought(workflow_definition_of(workflow))
+            ),
         )
         self.activities: dict[str, ActivityDefinition[..., Any]] = _by_name(
             "activity", map(activity_definition_of, _listed("activities", activities))
@@ -391,6 +396,10 @@ def _check_transactional(definition: ActivityDefinition[..., Any], url: Database
             "which runs in a thread",
             field="activities",
         )
+
+
+def _with_brought(definition: WorkflowDefinition) -> tuple[WorkflowDefinition, ...]:
+    return definition, *definition.brings
 
 
 def _by_name(noun: str, definitions: Iterable[Any]) -> dict[str, Any]:

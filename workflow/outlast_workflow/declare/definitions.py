@@ -55,6 +55,8 @@ class WorkflowDefinition:
     """Which exceptions fail its runs, and which only their workflow tasks."""
     timeouts: Mapping[str, int | float] = field(default_factory=dict)
     """The ``run_timeout`` and the ``execution_timeout`` of starts by this definition that say nothing of them."""
+    brings: tuple[WorkflowDefinition, ...] = ()
+    """Other types that its runs may start as children: who serves this type serves them, too."""
 
     def instance(self, args: tuple[Any, ...]) -> object | None:
         """Return the instance that the code of a run runs on; ``None`` for a function."""
