@@ -1,4 +1,4 @@
-"""``outlast dag``: check and draw DAGs, print the form of their documents, and decide their approvals."""
+"""``outlast dag``: check and draw DAGs, print the form of their documents, show their runs, decide their approvals."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ from outlast_dag.check.critical_path import CriticalPath
 from outlast_dag.check.report import in_order, report
 from outlast_dag.decisions import approve as decide
 from outlast_dag.definition import DagDefinition
-from outlast_dag.mermaid import mermaid
+from outlast_dag.picture.mermaid import mermaid
+from outlast_dag.picture.svg import svg_of_spec
 from outlast_dag.run.supported import unsupported
+from outlast_dag.run_commands import list_served, show_run
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.reading import read_spec
 from outlast_dag.spec.schema import SCHEMA
@@ -35,7 +37,7 @@ from outlast_workflow.errors import DagValidationError, InvalidOptionError
 from outlast_workflow.errors.dags import Problem
 
 app = typer.Typer(
-    help="Check and draw DAGs, and decide their approvals.",
+    help="Check and draw DAGs, show their runs, and decide their approvals.",
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -80,17 +82,35 @@ def check(
 
 
 @app.command("draw")
-def draw(targets: Targets, json: AsJson = False) -> None:
-    """Print DAGs as Mermaid flowcharts."""
-    for one in _dags(targets):
+def draw(
+    targets: Targets,
+    svg: Annotated[bool, typer.Option("--svg", help="As an SVG picture; of one DAG.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Print DAGs as Mermaid flowcharts, or one as an SVG picture."""
+    found = _dags(targets)
+    if svg and len(found) != 1:
+        raise InvalidOptionError(
+            f"a picture shows one DAG, and {len(found)} are named: give MODULE:NAME", field="svg"
+        )
+    for one in found:
         if one.spec is None:
             raise CommandFailedError(
                 f"{one.name} cannot be drawn: `outlast dag check` says what is wrong with it"
             )
+        drawn = svg_of_spec(one.spec) if svg else mermaid(one.spec)
+        if not drawn:
+            raise CommandFailedError(
+                f"{one.name} is too large to be drawn with boxes: its steps need groups; or leave out --svg"
+            )
         if json:
-            document({"name": one.name, "mermaid": mermaid(one.spec)})
+            document({"name": one.name, "svg" if svg else "mermaid": drawn})
         else:
-            show(mermaid(one.spec).rstrip())
+            show(drawn.rstrip())
+
+
+app.command("show")(show_run)
+app.command("list")(list_served)
 
 
 @app.command("approve")

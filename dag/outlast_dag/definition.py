@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from outlast_dag.check.critical_path import CriticalPath
-from outlast_dag.mermaid import mermaid
+from outlast_dag.picture.mermaid import mermaid
 from outlast_dag.run.approvals import HANDLERS, Approvals, approvals_of
 from outlast_dag.run.documents import any_dag
 from outlast_dag.run.interpreter import interpret
@@ -57,6 +57,7 @@ class DagDefinition(RunReference[P, T]):
             plain_input=True,
             timeouts=timeouts,
             brings=(any_dag.definition,) if brings else (),
+            dag_hash=spec.hash,
         )
         super().__init__(definition, run)
         self.spec = spec
@@ -79,6 +80,13 @@ class DagDefinition(RunReference[P, T]):
     def mermaid(self) -> str:
         """Return the graph as a Mermaid flowchart."""
         return mermaid(self.spec)
+
+    def svg(self) -> str:
+        """Return the graph as an SVG document; empty if it is too large to be drawn."""
+        # Code that only runs DAGs loads no views.
+        from outlast_dag.picture.svg import svg_of_spec
+
+        return svg_of_spec(self.spec)
 
     def __repr__(self) -> str:
         return f"<DAG {self.spec.name} {self.spec.short_hash} at {self.definition.source}>"

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
-    *("dashboard", "engine", "watchdog", "schedules", "runs", "activities", "store", "workflow"),
+    *("dashboard", "dag", "engine", "watchdog", "schedules", "runs", "activities", "store", "workflow"),
     "migrations",
 )
 

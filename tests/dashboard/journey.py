@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from outlast import RetryPolicy, activity, workflow
+from outlast_dag import DagBuilder
 
 
 @activity.defn(
@@ -50,3 +51,28 @@ class Journey:
     @workflow.signal
     def say(self, word: str) -> None:
         self.word = word
+
+
+@activity.defn(start_to_close_timeout=30)
+async def listed(pages: int) -> list[int]:
+    return list(range(pages))
+
+
+@activity.defn(start_to_close_timeout=30, retry_policy=RetryPolicy(initial_interval=3600, max_attempts=3))
+async def scanned(page: int) -> int:
+    if page == 2:
+        raise RuntimeError("the scanner is out of paper")
+    return page
+
+
+@activity.defn(start_to_close_timeout=30)
+async def bound(pages: list[int], decision: object) -> int:
+    return len(pages)
+
+
+flow = DagBuilder("Book", timeout=14_400)
+_pages = flow.task("listed", listed, flow.input.pages)
+_scans = flow.each("scanned", scanned, _pages, max_items=10)
+_decision = flow.approval("release", timeout=3600).after(_pages)
+flow.task("bound", bound, _scans, _decision)
+Book = flow.build()

@@ -35,7 +35,7 @@ PAGES = [
         "/new-schedule",
         "/?schedule=nightly",
     ),
-    *("/workflows/importing", "/workflows/again", "/workflows/late", "/workflows/stopped"),
+    *("/workflows/book", "/workflows/importing", "/workflows/again", "/workflows/late", "/workflows/stopped"),
     *("/workflows/importing?view=groups", "/workflows/importing?zoom=0-500&order=oldest"),
     *(f"/workflows/{LONG}", "/?status=terminated"),
 ]
@@ -44,7 +44,7 @@ PAGES = [
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A dashboard over runs of every kind: one that imports and has failed before, one that continues as new, one that
-    was late, one that was stopped, one that nobody serves, one whose id and type are long.
+    was late, one of a DAG, one that was stopped, one that nobody serves, one whose id and type are long.
     """
     folder: Path = tmp_path_factory.mktemp("pages")
     url = f"sqlite:///{folder}/outlast.db"
@@ -60,6 +60,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
         await client.queues.define("imports", concurrency=20, worker_concurrency=5, partition_concurrency=2)
         bounded = StartOptions(execution_timeout=6000, run_timeout=550, search_attributes={"customer": "c-7"})
         await client.start("Journey", 0, id="importing", options=bounded)
+        await client.start("Book", {"pages": 4}, id="book")
         again = await client.start("Journey", 1, id="again")
         await again.signal("say", "again")
         await client.start("Nobody", id="late", task_queue="nowhere", options=StartOptions(run_timeout=1))
@@ -78,6 +79,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
             while not (await client.describe("importing")).failures:
                 await changed.wait()
             control.write_text("2")
+            while not (await client.describe("book")).failures:
+                await changed.wait()
             while (await client.describe("late")).run.closed_at is None:
                 await changed.wait()
             while (await client.describe("again")).run.run_number < 2:

@@ -27,7 +27,7 @@ from outlast_dag.description.fold import DagFold
 from outlast_dag.description.folds import folds_of
 from outlast_dag.run.actions import Failed
 from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Map, Node
+from outlast_dag.spec.nodes import Child, Map, Node
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.enums import ActivityStatus, FailureCategory
@@ -40,12 +40,11 @@ ONE_CALL: Final = frozenset({"task", "child"})
 """The kinds of nodes that end with their one call."""
 
 WAITS: Final[Mapping[str, Callable[[Any], NodeWait]]] = {
-    "child": lambda node: NodeWait(kind="child", name=node.type),
     "sleep": lambda node: NodeWait(kind="timer"),
     "wait_for": lambda node: NodeWait(kind="event", name=node.event),
     "approval": lambda node: NodeWait(kind="approval", name=node.id),
 }
-"""What a node of a kind waits for while it runs, if that is no activity."""
+"""What a node of a kind waits for while it runs, if that is no activity and no child."""
 
 
 async def describe(handle: RunReader[Any]) -> DagDescription:
@@ -100,7 +99,7 @@ class _Run:
         self.work = _OpenWork(found)
         self.ended = fold.ended
         self.failures: dict[str, Failed] = dict(fold.progress.failures) if fold.progress is not None else {}
-        self.states = {name: self._state(name) for name in (*spec.graph.order, *spec.graph.auxiliary)}
+        self.states: dict[str, NodeState] = {name: self._state(name) for name in spec.graph.whole_order}
         self.items = self._items()
 
     def described(self) -> DagDescription:
@@ -111,7 +110,7 @@ class _Run:
         if run.closed_at is None:
             chain, left = longest(spec, {name: self._left(name) for name in spec.graph.order})
             if deadline is not None and not isinf(left):
-                slack = round((deadline - found.described_at).total_seconds() - left, 3)
+                slack = round((deadline - found.described_at).total_seconds() - spec.reserve - left, 3)
         else:
             chain = critical_path(spec).nodes
         return DagDescription(
@@ -199,6 +198,7 @@ class _Run:
             began_at=None if began is None else to_datetime(began),
             ended_at=None if over is None or state in OPEN else to_datetime(over),
             items=self.items.get(name),
+            iterations=self.fold.progress.iterations_of(name) if self.fold.progress is not None else None,
             waits_for=tuple(self._waits(node, activities)),
             fires=min(self.work.firings(name), key=lambda one: one.at, default=None)
             if state in OPEN
@@ -210,17 +210,29 @@ class _Run:
         """Yield what a node waits for, each once."""
         name, graph = node.id, self.spec.graph
         if self.states[name] == "waiting" and name not in graph.auxiliary:
-            unmet = [one for one in graph.producers[name] if self.states[one] in OPEN]
+            unmet = list(filter(None, map(self._unmet, graph.producers[name])))
             for one in unmet:
                 yield NodeWait(kind="node", name=one)
             if not unmet:
                 yield NodeWait(kind="decision")
         elif self.states[name] == "running":
+            yield from dict.fromkeys(wait for one in activities if (wait := self.work.waits(one)) is not None)
             if node.kind in WAITS:
                 yield WAITS[node.kind](node)
-            elif not activities and not self.work.timers.get(name):
+            elif isinstance(node, Child):
+                yield NodeWait(kind="child", name=self.work.children.get(name, node.type))
+            elif not activities and self.work.timers.get(name):
+                yield NodeWait(kind="timer")
+            elif not activities:
                 yield NodeWait(kind="room" if self.spec.max_parallel else "decision")
-            yield from dict.fromkeys(wait for one in activities if (wait := self.work.waits(one)) is not None)
+
+    def _unmet(self, name: str) -> str | None:
+        """Return what has not ended of a node that another one waits for: itself, or what takes its place."""
+        if self.states[name] in OPEN:
+            return name
+        instead = self.nodes[name].on_failure
+        failed = self.states[name] in ("failed", "timed_out") and name not in self.failures
+        return self._unmet(instead) if instead is not None and failed else None
 
     def _failure(self, name: str, activities: list[PendingActivity]) -> FailureCause | None:
         """Return why a node has failed for good, or why an attempt of it did."""
@@ -232,7 +244,7 @@ class _Run:
 
 
 class _OpenWork:
-    """The open activities and timers of a run, by the node that their label names."""
+    """What is open of a run, by the node that its label names."""
 
     def __init__(self, found: WorkflowDescription) -> None:
         self.now = found.described_at
@@ -242,6 +254,7 @@ class _OpenWork:
             self.activities[node_of(activity.summary)].append(activity)
         for timer in found.pending_timers:
             self.timers[node_of(timer.summary)].append(timer)
+        self.children = {child.summary: child.workflow_id for child in found.pending_children}
 
     def firings(self, name: str) -> Iterator[NodeFiring]:
         """Yield what is to fire of a node."""

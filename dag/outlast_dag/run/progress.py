@@ -123,6 +123,11 @@ class Progress:
         found = self._prepared.get(name)
         return found if isinstance(found, Items) else None
 
+    def iterations_of(self, name: str) -> int | None:
+        """Return how many calls of a node that repeats have begun."""
+        found = self._prepared.get(name)
+        return found.begun if isinstance(found, Iterations) else None
+
     # --- what is told -------------------------------------------------------------------------------------------------
 
     def begin(self, *, late: bool = False) -> list[Action]:

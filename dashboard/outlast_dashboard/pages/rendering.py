@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from outlast import __version__
+from outlast.text.dag_words import firing_words, state_words, waits_words
 from outlast.text.wording import capped, clock, counted, label, progress_words, words
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
@@ -246,6 +247,9 @@ for _filter in (
         sentence,
         need,
         since_or_instant,
+        state_words,
+        waits_words,
+        firing_words,
     ),
 ):
     _filters[_filter.__name__] = _filter

@@ -12,7 +12,7 @@ from outlast.cli.common.exit_codes import CommandFailedError
 GROUP: Final = "outlast.commands"
 
 OWN: Final = {
-    "dag": ("Check and draw DAGs, and decide their approvals.", ""),
+    "dag": ("Check and draw DAGs, show their runs, and decide their approvals.", ""),
     "ui": ("Serve the dashboard and the HTTP control plane.", "web"),
 }
 """Commands of packages above this one, listed even where they cannot run: the line of help, and the extra they need."""

@@ -92,6 +92,7 @@ class DagNode(View):
         began_at: When it was decided that it begins.
         ended_at: When it was decided how it ended.
         items: How far it is, if it is a map that has begun.
+        iterations: How many calls it has made, if it repeats them.
         waits_for: What it waits for.
         fires: What fires next of it.
         last_failure: Why it failed, or why an attempt did.
@@ -112,6 +113,7 @@ class DagNode(View):
     began_at: Instant | None = None
     ended_at: Instant | None = None
     items: ItemCounts | None = None
+    iterations: int | None = None
     waits_for: tuple[NodeWait, ...] = ()
     fires: NodeFiring | None = None
     last_failure: FailureCause | None = None
@@ -124,10 +126,11 @@ class DagDescription(View):
         name: The DAG.
         version: What its author calls this version.
         hash: The hash of the spec that the run follows.
-        nodes: Its nodes, in topological order; those that only failures need come last.
+        nodes: Its nodes, in topological order, those that only failures need behind those that name them.
         deadline_at: The nearer deadline of the run.
         left_seconds: How long what is left takes, if each first attempt succeeds as late as it may; while it is open.
-        slack_seconds: What the deadline leaves beyond that. If it is negative, the run is ``at_risk``.
+        slack_seconds: What the deadline leaves beyond that and the DAG's reserve. If it is negative, the run is
+            ``at_risk``.
     """
 
     workflow_id: str
@@ -179,3 +182,28 @@ class Describer(Protocol):
 def describers() -> tuple[Describer, ...]:
     """Return what packages above this one bring."""
     return tuple(entry.load() for entry in entry_points(group=GROUP))
+
+
+async def describe_dag(
+    runtime: Runtime, converter: DataConverter, found: WorkflowDescription
+) -> DagDescription | None:
+    """Return the description of a run as one of a DAG; ``None`` if it is not one, or has not begun.
+
+    Args:
+        runtime: The database.
+        converter: Decodes what the run has recorded.
+        found: The run.
+
+    Raises:
+        OutlastError: As for :meth:`Describer.describe`.
+    """
+    for describer in describers():
+        described = await describer.describe(runtime, converter, found)
+        if described is not None:
+            return described
+    return None
+
+
+def drawn(found: DagDescription) -> str:
+    """Return a picture of a run of a DAG as SVG without styles; empty if nothing can draw it."""
+    return next((picture for describer in describers() if (picture := describer.svg(found))), "")

@@ -533,6 +533,7 @@ class WorkerSummary(View):
     Attributes:
         queues: The queues that it admits from; ``None``: from all.
         activity_slots: How many activities it runs at a time; ``None`` for workers of earlier versions.
+        dags: The DAGs among its workflows, each with the hash of the spec that its new runs follow.
     """
 
     worker_id: str
@@ -549,3 +550,4 @@ class WorkerSummary(View):
     activities_held: int
     activity_slots: int | None
     queues: tuple[str, ...] | None = None
+    dags: dict[str, str] = {}

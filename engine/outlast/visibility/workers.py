@@ -32,6 +32,7 @@ async def worker_summaries(runtime: Runtime) -> list[WorkerSummary]:
                 activities_held=load.activities,
                 activity_slots=types.get("activity_slots"),
                 queues=None if types.get("queues") is None else tuple(types["queues"]),
+                dags=types.get("dags", {}),
             )
         )
     return summaries

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import orjson
@@ -22,6 +22,7 @@ from outlast.worker.settings import WorkerSettings
 from outlast_runs.claims import ForgetWorker, RegisterWorker
 from outlast_store.reads.workers import renew_lease
 from outlast_store.schema.rows import WorkerRow
+from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.errors import OutlastError
 from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND
 
@@ -37,7 +38,7 @@ class WorkerLease:
     Args:
         runtime: Where the worker registers.
         settings: The worker's settings; a new registration changes the worker id in them.
-        workflows: The workflow types that the worker runs.
+        workflows: What the worker runs, by type.
         activities: The activity types that it runs.
         on_lost: Called on the loop when the lease is lost.
         on_registered: Called on the loop when the worker is registered again.
@@ -47,7 +48,7 @@ class WorkerLease:
         self,
         runtime: Runtime,
         settings: WorkerSettings,
-        workflows: Iterable[str],
+        workflows: Mapping[str, WorkflowDefinition],
         activities: Iterable[str],
         *,
         on_lost: Callable[[], None],
@@ -64,6 +65,9 @@ class WorkerLease:
         }
         if settings.queues is not None:
             self._types["queues"] = sorted(settings.queues)
+        dags = {name: one.dag_hash for name, one in sorted(workflows.items()) if one.dag_hash is not None}
+        if dags:
+            self._types["dags"] = dags
         self._on_lost = on_lost
         self._on_registered = on_registered
         self._lease_us = int(settings.lease_duration * MICROSECONDS_PER_SECOND)

@@ -57,6 +57,8 @@ class WorkflowDefinition:
     """The ``run_timeout`` and the ``execution_timeout`` of starts by this definition that say nothing of them."""
     brings: tuple[WorkflowDefinition, ...] = ()
     """Other types that its runs may start as children: who serves this type serves them, too."""
+    dag_hash: str | None = None
+    """The hash of the spec that its new runs follow, if it is a DAG."""
 
     def instance(self, args: tuple[Any, ...]) -> object | None:
         """Return the instance that the code of a run runs on; ``None`` for a function."""

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Response
 from outlast import StartOptions
 from outlast.client.workflows.run_rows import current_run_id, final_row, row_of
 from outlast.text.error_reports import error_document
+from outlast.visibility.dags import DagDescription, describe_dag
 from outlast.visibility.listing import MOST_PER_PAGE
 from outlast.visibility.views import RunPage, WorkflowDescription
 from outlast_dashboard.api.contract.fields import MAX_WAIT_S, IdempotencyKey, RunId, WorkflowId
@@ -20,6 +21,7 @@ from outlast_dashboard.api.contract.problem_responses import problems
 from outlast_dashboard.api.contract.redaction import HIDDEN, description
 from outlast_dashboard.api.contract.start_bodies import DebounceBody, StartBody
 from outlast_dashboard.authorization import Reader, TheWeb, Writer
+from outlast_dashboard.problems import Problem, ProblemError
 from outlast_dashboard.web import Web
 from outlast_store.reads.run_listing import Order
 from outlast_store.schema.rows import RunRow
@@ -114,6 +116,21 @@ async def describe(
 ) -> WorkflowDescription:
     """Describe a workflow: deadlines and the time left, open activities with all four timeouts, failures."""
     return description(await web.client.describe(workflow_id, run_id), principal)
+
+
+@router.get("/workflows/{workflow_id}/dag", responses=problems(404))
+async def describe_as_dag(
+    workflow_id: WorkflowId, web: TheWeb, _: Reader, run_id: RunId = None
+) -> DagDescription:
+    """Describe a run of a DAG: how each node stands, what it waits for, what fires when. No worker is needed."""
+    client = web.client
+    found = await client.describe(workflow_id, run_id)
+    dag = await describe_dag(client.runtime, client.converter, found)
+    if dag is None:
+        raise ProblemError(
+            Problem.of(404, "dag-not-found", "The workflow is not a run of a DAG, or it has not begun yet")
+        )
+    return dag
 
 
 @router.get(

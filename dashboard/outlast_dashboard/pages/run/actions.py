@@ -1,5 +1,5 @@
-"""What can be done to a run from its page: signals, queries and updates, cancellation, termination, reset,
-resumption, deletion, another start.
+"""What can be done to a run from its page: signals, queries and updates, approvals of DAGs, cancellation,
+termination, reset, resumption, deletion, another start.
 
 A form works by itself: it leads to a page with the answer, or back to the run. Where scripts run, the answer is
 put into the form's own place, and the page stays as it is.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import RedirectResponse, Response
@@ -106,6 +106,31 @@ async def update(
         return answer if principal.sees_payloads else HIDDEN
 
     return await _answered(request, principal, workflow_id, act, f"Update {name}", shows=True)
+
+
+@router.post("/workflows/{workflow_id}/approve")
+async def approve(
+    request: Request,
+    web: TheWeb,
+    principal: Writer,
+    workflow_id: WorkflowId,
+    node: Annotated[str, Form()],
+    decision: Annotated[Literal["approve", "reject"], Form()],
+    comment: Annotated[str, Form(max_length=1000)] = "",
+) -> Response:
+    """Decide an approval that a DAG waits for, in the name of who asks."""
+
+    async def act() -> Any:
+        said = (node, decision, comment.strip() or None, principal.name)
+        return await web.client.handle(workflow_id).execute_update("approve", *said, timeout=PATIENCE_S)
+
+    return await _answered(
+        request,
+        principal,
+        workflow_id,
+        act,
+        f"{node} was {'approved' if decision == 'approve' else 'rejected'}.",
+    )
 
 
 @router.post("/workflows/{workflow_id}/cancel")

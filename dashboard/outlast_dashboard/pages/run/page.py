@@ -15,6 +15,7 @@ from outlast.visibility.describe import cause_of
 from outlast_dashboard.api.contract.fields import WorkflowId
 from outlast_dashboard.api.contract.redaction import description, event_view
 from outlast_dashboard.authorization import Reader, TheWeb
+from outlast_dashboard.pages.run.graph import graph_of
 from outlast_dashboard.pages.run.history import history_of, read_slice
 from outlast_dashboard.pages.run.outcome import outcome_of
 from outlast_dashboard.pages.run.work import (
@@ -59,7 +60,8 @@ async def _values(
     web: Web, client: Client, principal: Principal, workflow_id: str, choice: RunChoice
 ) -> dict[str, Any]:
     runtime = client.runtime
-    found = description(await client.describe(workflow_id, choice.run_id or None), principal)
+    described = await client.describe(workflow_id, choice.run_id or None)
+    found = description(described, principal)
     row = await row_of(runtime, workflow_id, found.run.run_id)
     now = runtime.environment.clock.now()
     record: RunTimeline = await runtime.read(run_timeline, row.run_id, workflow_id, row.parent_run_id)
@@ -86,6 +88,7 @@ async def _values(
         "activities": shown,
         "others": others(found.pending_activities, pressing),
         "deadlines": run_deadlines(found),
+        "graph": await graph_of(client, described),
         "drawing": timeline(row, record, folded, rows, attempts, now, span),
         "failures": [
             (group, cause_of(orjson.loads(group.document)) if group.document is not None else None)

@@ -17,8 +17,10 @@ from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Codec, RunId, Url, WorkflowId
 from outlast.cli.common.output import deadline, document, left, progress_text, show, status, table
 from outlast.cli.common.tables import FittedTable, Paragraph
+from outlast.cli.workflows.dags import dag_lines, dag_of
 from outlast.client.client import Client
 from outlast.text.wording import ago, at, capped, clock, counted, label, words
+from outlast.visibility.dags import DagDescription
 from outlast.visibility.views import (
     Alert,
     AlertsView,
@@ -56,10 +58,16 @@ def describe(
     async def work(client: Client) -> None:
         found = await client.describe(workflow_id, run_id)
         listing = await client.handle(workflow_id, run_id=run_id).query("__handlers") if handlers else None
+        dag = await dag_of(client, found)
         if json:
-            document(found if listing is None else {**found.model_dump(mode="json"), "handlers": listing})
+            more: dict[str, Any] = {} if listing is None else {"handlers": listing}
+            if isinstance(dag, DagDescription):
+                more["dag"] = dag.model_dump(mode="json")
+            document({**found.model_dump(mode="json"), **more} if more else found)
             return
         _show_description(found)
+        if dag is not None:
+            show("", *dag_lines(dag))
         if listing is not None:
             show("", _handlers(listing))
 
