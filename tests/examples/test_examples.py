@@ -44,6 +44,7 @@ SAID = {
     "token_stream": "event: end",
     "nightly_report": "report-us 0 2 * * * (America/New_York)",
     "fan_out_import": "Report(rows=19000, failed=[13])",
+    "order_dag": "compensated: order-3",
     "order_saga": "released chair",
     "api_keys": "no key was called more than 5 times in any half second",
     "tenants": "the small tenant was done among the first 12 of 44",
