@@ -51,6 +51,7 @@ SAID = {
     "order_outbox": "1 order, 1 workflow",
     "transfer": "after 2 tries Ada has 7500 cents and Bob 2500",
     "pages_dag": "7 fruits on fruit.example\n0 fruits on empty.example\ncritical path: 70 s",
+    "release_dag": "approved by ada after 3 looks at the tests\napp:7 is everywhere\nif it is rejected",
     "late_order": "sent by courier\ntold: 10% of its execution timeout",
     "polling": "asked 8 times in 3 runs",
     "trial_fork": "the bill adds up to 7, the order was fetched 1 time",
