@@ -23,6 +23,9 @@ PAGES = [
     *("/", "/?id_prefix=nothing", "/?where=wrong", "/start", "/login", "/bulk?action=cancel&status=open"),
     *(
         "/watchdog",
+        "/upcoming",
+        "/upcoming?kind=tumor",
+        "/alerts",
         "/workers",
         "/types",
         "/queues",
@@ -64,9 +67,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
         again = await client.start("Journey", 1, id="again")
         await again.signal("say", "again")
         await client.start("Nobody", id="late", task_queue="nowhere", options=StartOptions(run_timeout=1))
-        await client.start(
-            "Nobody", id="unserved", task_queue="nowhere", options=StartOptions(run_timeout=55)
-        )
+        watched = StartOptions(run_timeout=55).with_alerts(0.9, after=[0.001, 0.002])
+        await client.start("Nobody", id="unserved", task_queue="nowhere", options=watched)
         summary = "Kontoauszüge für Frau Müller-Lüdenscheidt, Straße 12, drei Monate rückwirkend " * 2
         long = StartOptions(run_timeout=90_000, summary=summary)
         await client.start(LONG_TYPE, id=LONG, task_queue=LONG[:100], options=long)
@@ -85,6 +87,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
                 await changed.wait()
             while (await client.describe("again")).run.run_number < 2:
                 await changed.wait()
+            while len((await client.alerts.list(workflow_id="unserved")).alerts) < 2:
+                await changed.wait()
+        seen = (await client.alerts.list(workflow_id="unserved")).alerts[0]
+        await client.alerts.acknowledge(seen.alert_id, by="ada")
 
     with working(url, control), served(url, folder, tokens=False) as (made, _):
         ask(url, happened)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.dashboard.conftest import Served
 
-from outlast import AlertPolicy, StartOptions
+from outlast import AlertPolicy, Every, StartOptions
 from outlast.watchdog import TaskWatchdog
 
 SECRET = "s3cret"
@@ -137,3 +137,74 @@ async def test_what_fires_when_is_told_over_http(served: Served) -> None:
     for one in wrong:
         assert (await served.web.get("/api/upcoming", params=one)).status_code == 422, one
     assert (await served.web.get("/api/upcoming", headers={"authorization": ""})).status_code == 401
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+
+def words(page: str) -> str:
+    return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", page).split()))
+
+
+async def test_the_page_of_alerts_shows_filters_and_acknowledges(served: Served) -> None:
+    await fire(served, "w-1", "w-2")
+    whole = words((await served.web.get("/alerts")).text)
+    assert "2 not acknowledged" in whole
+    assert whole.count("it has taken 0.001 s") == 2
+    assert SECRET not in whole
+    reader = (await served.web.get("/alerts", headers=served.bearing("reader"))).text
+    assert '<button class="small"' not in reader.partition("<main")[2]
+    assert "by nobody" in reader
+    one = (await served.web.get("/alerts", params={"workflow_id": "w-1", "acknowledged": "no"})).text
+    [address] = re.findall(r'action="(/alerts/[^"]+/acknowledge)"', one)
+    [back] = re.findall(r'name="back" value="([^"]+)"', one)
+    assert html.unescape(back) == "acknowledged=no&workflow_id=w-1"
+    refused = await served.web.post(address, headers=served.bearing("reader"))
+    assert refused.status_code == 403
+    done = await served.web.post(
+        address, data={"back": html.unescape(back)}, headers=served.bearing("writer")
+    )
+    assert (done.status_code, done.headers["location"]) == (303, f"/alerts?{html.unescape(back)}")
+    assert "There are no such alerts" in (await served.web.get(done.headers["location"])).text
+    assert "by writer" in words((await served.web.get("/alerts?acknowledged=yes")).text)
+    assert "acknowledged by writer" in words((await served.web.get("/workflows/w-1")).text)
+    twice = await served.web.post(address, headers=served.bearing("all"))
+    assert twice.status_code == 409
+    assert "was acknowledged by &#39;writer&#39;" in twice.text
+    assert (await served.web.post("/alerts/nope/acknowledge")).status_code == 404
+
+
+async def test_what_the_pages_cannot_filter_by_is_told_at_its_field(served: Served) -> None:
+    for path, field in (
+        ("/alerts?kind=tumor", "kind"),
+        ("/alerts?acknowledged=perhaps", "acknowledged"),
+        ("/upcoming?kind=tumor", "kind"),
+        ("/upcoming?within=soon", "within"),
+        ("/upcoming?within=0", "within"),
+        ("/upcoming?task_queue=%01", "task_queue"),
+    ):
+        answer = await served.web.get(path)
+        assert (answer.status_code, f'id="{field}-wrong"' in answer.text) == (422, True), path
+    assert (await served.web.get("/upcoming?cursor=x")).status_code == 422
+
+
+async def test_the_page_of_what_fires_when_leads_from_page_to_page(served: Served) -> None:
+    for number in range(60):
+        options = StartOptions(run_timeout=3600 + number)
+        await served.client.start("Waiting", SECRET, id=f"p-{number:02}", options=options)
+    await served.client.schedules.create("nightly", "Report", spec=Every(60))
+    first = (await served.web.get("/upcoming", params={"kind": "run_timeout", "within": "2h"})).text
+    assert "p-49" in first
+    assert "p-50" not in first
+    assert "nightly" not in first
+    [onward] = re.findall(r'href="(/upcoming\?[^"]+)">Next page', first)
+    second = (await served.web.get(html.unescape(onward))).text
+    assert "p-50" in second
+    assert "p-49" not in second
+    assert "First page" in second
+    assert SECRET not in first + second
+    whole = (await served.web.get("/upcoming")).text
+    assert '<a href="/schedules/nightly">nightly</a>' in whole
+    watchdog = (await served.web.get("/watchdog")).text
+    assert '<a href="/schedules/nightly">nightly</a>' in watchdog
+    assert 'href="/upcoming"' in watchdog

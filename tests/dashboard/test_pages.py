@@ -26,7 +26,17 @@ from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.enums import UpcomingKind
 
-PAGES = ["/", "/start", "/watchdog", "/workers", "/queues", "/types", "/workflows/w%2F1"]
+PAGES = [
+    "/",
+    "/start",
+    "/watchdog",
+    "/upcoming",
+    "/alerts",
+    "/workers",
+    "/queues",
+    "/types",
+    "/workflows/w%2F1",
+]
 
 
 async def with_a_run(served: Served) -> None:

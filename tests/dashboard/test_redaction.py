@@ -303,8 +303,16 @@ async def leaked() -> AsyncIterator[Leaked]:
         found = await client.list().page()
         transport = httpx2.ASGITransport(control_plane(client, WebSettings(tokens=tokens)))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as web:
-            paths = ["/", "/watchdog", "/workers", "/queues", "/types"]
-            paths += ["/api/workflows", "/api/watchdog", "/api/task-queues", "/api/types", "/api/metrics"]
+            paths = ["/", "/watchdog", "/upcoming", "/alerts", "/workers", "/queues", "/types"]
+            paths += [
+                "/api/workflows",
+                "/api/watchdog",
+                "/api/upcoming",
+                "/api/alerts",
+                "/api/task-queues",
+                "/api/types",
+                "/api/metrics",
+            ]
             for run in found.runs:
                 root = f"/workflows/{run.workflow_id}"
                 paths += [f"{start}?run_id={run.run_id}" for start in (root, f"/api{root}")]

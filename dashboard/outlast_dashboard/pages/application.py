@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from outlast.errors import OutlastError
-from outlast_dashboard.pages import login, operations, queues, start
+from outlast_dashboard.pages import alerts, login, operations, queues, start, upcoming
 from outlast_dashboard.pages.problem import problem_page
 from outlast_dashboard.pages.run import actions, page, stream
 from outlast_dashboard.pages.runs import bulk, listing
@@ -32,7 +32,7 @@ def make_pages() -> FastAPI:
     for router in (
         *(login.router, listing.router, bulk.router, start.router),
         *(page.router, stream.router, actions.router, queues.router),
-        *(schedule_form.router, schedules.router, operations.router),
+        *(schedule_form.router, schedules.router, operations.router, alerts.router, upcoming.router),
     ):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
