@@ -54,6 +54,7 @@ def test_people_see_a_table_without_payloads(outlast: Command, fired: None) -> N
         "TYPE",
         "ACTIVITY",
         "WHAT",
+        "TOLD",
         "SEEN",
         "BY",
         "ALERT",

@@ -209,3 +209,26 @@ async def test_what_is_no_channel_is_refused(in_memory: MakeEnvironment, channel
             env.new_worker(workflows=[waiting], alert_channels=channels)
         with pytest.raises(InvalidOptionError, match="letters, digits"):
             await env.client.alerts.test("on call")
+
+
+async def test_deliveries_are_listed_where_they_are_asked_for(engine: MakeEnvironment) -> None:
+    async def take(alerts: list[Alert]) -> None:
+        raise ApplicationError("gone", non_retryable=True)
+
+    async with engine(workflows=[waiting], alert_channels={"oncall": take}) as env:
+        await env.client.start(waiting, id="w")
+        delivery = await env.client.alerts.test("oncall")
+        unserved = await env.client.alerts.test("pager")
+        await env.sleep(100)
+
+        async def listed(**filters: Any) -> set[str]:
+            return {run.workflow_id async for run in env.client.list(**filters)}
+
+        assert await listed() == await listed(status=["running", "failed", "pending"]) == {"w"}
+        assert await env.client.count() == 1
+        assert await listed(workflow_type="outlast.deliver") == {delivery, unserved}
+        assert await listed(workflow_type="outlast.deliver", status="failed") == {delivery}
+        assert await listed(id_prefix="outlast.deliver/") == {delivery, unserved}
+        assert await listed(workflow_id=delivery) == {delivery}
+        # What nobody serves is seen.
+        assert await listed(attention=True) == {unserved}

@@ -25,7 +25,7 @@ from outlast_store.transitions.new_runs import started_event
 from outlast_workflow.errors import AlertAcknowledgedError, AlertNotFoundError, InvalidOptionError
 from outlast_workflow.options.alerts import channel_name
 from outlast_workflow.options.validation import integer, validate_name
-from outlast_workflow.primitives.enums import AlertKind, DuplicatePolicy, RunStatus
+from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, AlertKind, DuplicatePolicy, RunStatus
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.primitives.times import iso, to_datetime
 
@@ -217,3 +217,16 @@ def alerts_view(
         ),
         fired=tuple(alert_view(row, deliveries) for row in fired),
     )
+
+
+def delivery_words(alert: Alert) -> str:
+    """Return how far the deliveries of an alert are: ``oncall: delivered``; empty where it goes to no channel."""
+    return ", ".join(f"{one.channel}: {_how_far(one)}" for one in alert.deliveries)
+
+
+def _how_far(one: AlertDelivery) -> str:
+    if one.status is None:
+        return "deleted"
+    if one.status is RunStatus.COMPLETED:
+        return "delivered"
+    return "under way" if one.status in OPEN_RUN_STATUSES else f"not delivered ({one.status.value})"

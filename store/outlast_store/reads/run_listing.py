@@ -9,6 +9,9 @@ These filters use indexes: open runs, runs that ended badly, workflow types, wor
 attributes, attention. Of several workflow types, their parts of the index are merged in the order of the page.
 The others are tested while walking back from the newest run. Where a filter bounds when runs were created, the time in
 the run id bounds the walk, with a day's grace for clocks that differ.
+
+The workflows that deliver alerts are listed only where a filter is narrow enough to mean them: their type, an id, their
+task queue, what needs attention.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from outlast_store.reads.serving import WORKFLOW, Polled
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema import search_index
 from outlast_store.schema.ids import first_id_at
+from outlast_workflow.options.alerts import DELIVERY
 from outlast_workflow.options.search_attributes import FORK_ATTRIBUTE
 from outlast_workflow.primitives.enums import OPEN_RUN_STATUSES, RunStatus
 
@@ -339,6 +343,8 @@ def _where(
             beyond = "(next_deadline_at > ? OR next_deadline_at = ? AND run_id > ?)"
             at = after.deadline_at
             parts.append((f"next_deadline_at >= ? AND {beyond}", (at, at, at, after.run_id)))
+    if not _asks_for_deliveries(wanted):
+        parts.append(("workflow_type <> ?", (DELIVERY,)))
     if wanted.run_ids:
         parts.append((f"run_id IN ({marks(wanted.run_ids)})", wanted.run_ids))
     if wanted.statuses:
@@ -391,6 +397,22 @@ def _where(
         parts.append((f"run_id IN ({inner})", values))
     text, values = _and(parts)
     return source[0], text, (*source[1], *values)
+
+
+def _asks_for_deliveries(wanted: RunFilter) -> bool:
+    """Return whether a filter is so narrow, or about what needs attention, that deliveries of alerts are meant too."""
+    return bool(
+        wanted.workflow_types
+        or wanted.run_ids
+        or wanted.workflow_ids
+        or wanted.workflow_id is not None
+        or wanted.id_prefix is not None
+        or wanted.task_queue is not None
+        or wanted.owner_id is not None
+        or wanted.attention
+        or wanted.overdue
+        or wanted.where
+    )
 
 
 def _by_attributes(

@@ -47,6 +47,7 @@ EXAMPLES: Final[dict[str, str]] = {
     "alerts list": "outlast alerts list --workflow order-1",
     "alerts ack": "outlast alerts ack 01998d2e-7a41-7c11-9f5e-2b1d6a0c4e77",
     "upcoming": "outlast upcoming --within 1h --type Order",
+    "alerts test": "outlast alerts test oncall",
     "outbox list": "outlast outbox list --state refused",
     "outbox retry": "outlast outbox retry 17",
     "outbox delete": "outlast outbox delete 17",

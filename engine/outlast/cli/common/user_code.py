@@ -175,6 +175,22 @@ def schedules_of(target: str) -> list[Schedule]:
     return list(found.values())
 
 
+def named(what: str, target: str) -> Any:
+    """Return what a ``MODULE:NAME`` names.
+
+    Args:
+        what: What it is, for the error.
+        target: The name.
+
+    Raises:
+        InvalidOptionError: It is no such name, or there is nothing of that name.
+    """
+    module_name, colon, path = target.partition(":")
+    if not colon or not path:
+        raise InvalidOptionError(f"{what} must be MODULE:NAME, not {target!r}", field=what)
+    return _attribute(import_module(module_name), path, target)
+
+
 def interceptors(targets: Iterable[str]) -> tuple[Interceptor, ...]:
     """Return the interceptors of ``--interceptor module:name``: one, its class, or a list of either.
 
@@ -183,10 +199,7 @@ def interceptors(targets: Iterable[str]) -> tuple[Interceptor, ...]:
     """
     made: list[Any] = []
     for target in targets:
-        module_name, colon, path = target.partition(":")
-        if not colon or not path:
-            raise InvalidOptionError(f"interceptor must be MODULE:NAME, not {target!r}", field="interceptor")
-        found = _attribute(import_module(module_name), path, target)
+        found = named("interceptor", target)
         for one in found if isinstance(found, list | tuple) else [found]:
             if isinstance(one, type) and issubclass(one, Interceptor):
                 try:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 from typing import Annotated
 
 import typer
 
 from outlast.cli.common.connection import with_client
+from outlast.cli.common.exit_codes import CommandFailedError
 from outlast.cli.common.options import AsJson, Url
 from outlast.cli.common.output import document, show, table
 from outlast.cli.common.stderr import tell
 from outlast.client.client import Client
+from outlast.text.parsing import duration
 from outlast.text.wording import ago, label
-from outlast.visibility.alerts import checked_kind
-from outlast_workflow.errors import InvalidOptionError
+from outlast.visibility.alerts import checked_kind, delivery_words
+from outlast_workflow.errors import InvalidOptionError, WorkflowResultError
 from outlast_workflow.primitives.times import to_datetime
 
 app = typer.Typer(
     name="alerts",
-    help="List or acknowledge the alerts of deadlines that came near.",
+    help="List or acknowledge the alerts of deadlines that came near, or test a channel.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -76,7 +79,15 @@ def list_(
             return
         now = to_datetime(client.runtime.environment.clock.now())
         made = table(
-            "FIRED", "WORKFLOW", "TYPE", "ACTIVITY", "WHAT", "SEEN BY", "ALERT", drop=("TYPE", "ACTIVITY")
+            "FIRED",
+            "WORKFLOW",
+            "TYPE",
+            "ACTIVITY",
+            "WHAT",
+            "TOLD",
+            "SEEN BY",
+            "ALERT",
+            drop=("TYPE", "ACTIVITY", "TOLD"),
         )
         for one in page.alerts:
             activity = "" if one.activity_type is None else f"{one.activity_type} ({one.activity_id})"
@@ -86,6 +97,7 @@ def list_(
                 label(one.workflow_type),
                 label(activity),
                 label(one.text),
+                delivery_words(one),
                 label(one.acknowledged_by),
                 one.alert_id,
             )
@@ -123,3 +135,49 @@ def _login() -> str:
     except (OSError, KeyError):
         # A container may run under a number that no user has.
         raise InvalidOptionError("nobody knows your login name: give --by", field="by") from None
+
+
+@app.command(name="test")
+def send_test(
+    channel: Annotated[str, typer.Argument(help="The channel.", show_default=False)],
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help="How long to wait until it is delivered.")
+    ] = "30s",
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Deliver a test to a channel, on the way that alerts go, and wait for it."""
+    seconds = duration("timeout", timeout) or 0
+
+    async def work(client: Client) -> None:
+        workflow_id = await client.alerts.test(channel)
+        handle = client.handle(workflow_id)
+        try:
+            async with asyncio.timeout(seconds):
+                await handle.result()
+        except TimeoutError:
+            raise CommandFailedError(await _why_not(client, channel, workflow_id, timeout)) from None
+        except WorkflowResultError as error:
+            cause = error.__cause__
+            while cause is not None and cause.__cause__ is not None:
+                cause = cause.__cause__
+            raise CommandFailedError(f"channel {channel} did not take it: {cause or error}") from None
+        if json:
+            document({"channel": channel, "workflow_id": workflow_id, "delivered": True})
+        else:
+            show(f"channel {channel} has taken a test ({workflow_id})")
+
+    with_client(url, work)
+
+
+async def _why_not(client: Client, channel: str, workflow_id: str, timeout: str) -> str:
+    """Return why a test has not been delivered in time."""
+    found = await client.handle(workflow_id).describe()
+    failures = [one.last_failure for one in found.pending_activities if one.last_failure is not None]
+    if failures:
+        why = f"it is tried again, and the last attempt failed: {failures[0].message}"
+    elif found.run.status == "pending":
+        why = "nobody serves it: Worker(alert_channels=...) and `outlast watchdog --alerts` do"
+    else:
+        why = "its attempt is under way"
+    return f"channel {channel} has not taken it within {timeout}: {why} (`outlast describe {workflow_id}`)"

@@ -7,8 +7,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import Annotated, cast
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -19,17 +22,20 @@ from outlast.cli.common.options import AsJson, Codec, Url, arguments_of, databas
 from outlast.cli.common.output import document, show
 from outlast.cli.common.stderr import tell
 from outlast.cli.common.user_code import interceptors as load_interceptors
-from outlast.cli.common.user_code import load
+from outlast.cli.common.user_code import load, named
 from outlast.cli.processes.supervisor import PROCESS_ENV, Supervisor
 from outlast.client.client import Client
 from outlast.logs import RunIds
 from outlast.text.parsing import duration
-from outlast.watchdog import TaskWatchdog, WatchdogReport
+from outlast.watchdog import AlertRule, TaskWatchdog, WatchdogReport
 from outlast.worker.tuning import tune_process
 from outlast.worker.worker import Worker
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.limits import DEFAULT_LIMITS, StructuralLimits
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
+
+if TYPE_CHECKING:
+    from outlast.alerts.channels import AlertChannel
 
 Interval = Annotated[
     str, typer.Option("--interval", metavar="TIME", help="The longest sleep between two passes.")
@@ -147,11 +153,11 @@ def worker(
     json: AsJson = False,
 ) -> None:
     """Run workflows and activities until SIGINT or SIGTERM."""
-    named = database_url(url)
+    database = database_url(url)
     level = _level(log_level)
     if processes is not None:
         grace_s = duration("graceful shutdown timeout", graceful_shutdown_timeout) or 0
-        raise typer.Exit(_supervise(context, processes, named, codec, grace_s=grace_s, json=json))
+        raise typer.Exit(_supervise(context, processes, database, codec, grace_s=grace_s, json=json))
     limits = StructuralLimits(owner_losses=owner_losses)
     workflows, activities = load(targets)
     around = load_interceptors(interceptors or ())
@@ -303,6 +309,15 @@ def watchdog(
     interval: Interval = "1s",
     lease_duration: LeaseDuration = "30s",
     owner_losses: OwnerLosses = DEFAULT_LIMITS.owner_losses,
+    alerts: Annotated[
+        Path | None,
+        typer.Option(
+            "--alerts",
+            metavar="FILE",
+            help="Rules of alerts, and channels to deliver to: a TOML file.",
+            show_default=False,
+        ),
+    ] = None,
     log_level: LogLevel = "info",
     url: Url = None,
     json: AsJson = False,
@@ -312,9 +327,10 @@ def watchdog(
     lease = duration("lease duration", lease_duration) or 0
     limits = StructuralLimits(owner_losses=owner_losses)
     level = _level(log_level)
+    channels, rules = _alerts_of(alerts)
 
     async def work(client: Client) -> None:
-        made = _Watchdog(client, longest, lease, limits, json=json)
+        made = _Watchdog(client, longest, lease, limits, rules, json=json)
         _log(level)
         if once:
             report = await made.run_pass()
@@ -323,18 +339,45 @@ def watchdog(
             if report.set_aside:
                 raise CommandFailedError(f"{report.set_aside} rows could not be handled: the log names them")
         else:
-            await _until_signal(made)
+            await _until_signal(made, _deliverer(client, channels, lease))
 
     with_client(url, work)
+
+
+def _alerts_of(file: Path | None) -> tuple[Mapping[str, AlertChannel], Sequence[AlertRule]]:
+    """Return the channels and the rules of a file, if there is one."""
+    if file is None:
+        return {}, ()
+    # A watchdog without alerts does not load what they need.
+    from outlast.alerts.alerts_file import read_alerts_file
+
+    read = read_alerts_file(file, partial(named, "function"))
+    return read.channels, read.rules
+
+
+def _deliverer(client: Client, channels: Mapping[str, AlertChannel], lease: float) -> Worker | None:
+    """Return a worker that does nothing but deliver alerts; ``None`` where there are no channels."""
+    if not channels:
+        return None
+    return Worker(
+        client, task_queue=(), queues=(), watchdog=False, lease_duration=lease, alert_channels=channels
+    )
 
 
 class _Watchdog(TaskWatchdog):
     """A watchdog that prints a JSON document of each pass."""
 
     def __init__(
-        self, client: Client, interval: float, lease_duration: float, limits: StructuralLimits, *, json: bool
+        self,
+        client: Client,
+        interval: float,
+        lease_duration: float,
+        limits: StructuralLimits,
+        rules: Sequence[AlertRule],
+        *,
+        json: bool,
     ) -> None:
-        super().__init__(client, interval=interval, lease_duration=lease_duration, limits=limits)
+        super().__init__(client, interval=interval, lease_duration=lease_duration, limits=limits, rules=rules)
         self._json = json
         self._reported = False
 
@@ -346,7 +389,7 @@ class _Watchdog(TaskWatchdog):
         return report
 
 
-async def _until_signal(watchdog: TaskWatchdog) -> None:
+async def _until_signal(watchdog: TaskWatchdog, deliverer: Worker | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -354,7 +397,8 @@ async def _until_signal(watchdog: TaskWatchdog) -> None:
     tell("the watchdog is running; Ctrl-C stops it")
     watchdog.start()
     try:
-        await stop.wait()
+        async with deliverer or nullcontext():
+            await stop.wait()
     finally:
         await watchdog.stop()
     tell("the watchdog has stopped")

@@ -20,6 +20,7 @@ from outlast.cli.common.tables import FittedTable, Paragraph
 from outlast.cli.workflows.dags import dag_lines, dag_of
 from outlast.client.client import Client
 from outlast.text.wording import ago, at, capped, clock, counted, label, words
+from outlast.visibility.alerts import delivery_words
 from outlast.visibility.dags import DagDescription
 from outlast.visibility.views import (
     Alert,
@@ -322,7 +323,10 @@ def _alerts(alerts: AlertsView, now: datetime) -> FittedTable:
     shown += [(alert, at(alert.due_at, now)) for alert in alerts.armed[: MOST_SHOWN // 2]]
     for alert, when in shown:
         activity = "" if alert.activity_id is None else str(alert.activity_id)
-        state = Text("fired", style="yellow") if isinstance(alert, Alert) else Text("armed")
+        state = Text("armed")
+        if isinstance(alert, Alert):
+            told = delivery_words(alert)
+            state = Text("fired" + (f" ({told})" if told else ""), style="yellow")
         made.add_row(when, alert.kind.value, alert.mark, activity, state)
     return made
 
