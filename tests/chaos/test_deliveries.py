@@ -99,7 +99,7 @@ async def test_whatever_fails_each_alert_is_delivered_under_one_id(shared_url: s
                 await asyncio.to_thread(one.join)
         with client.runtime.database.reader() as connection:
             assert check_database(connection) == []
-        alerts = {one.alert_id: one for one in await client.alerts.list(limit=1000)}
+        alerts = {one.alert_id: one for one in (await client.alerts.list(limit=1000)).alerts}
     assert len(alerts) == 40
     assert there.connections > len(WRONG)
     for request in there.requests:

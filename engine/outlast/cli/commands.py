@@ -143,7 +143,9 @@ COMMANDS: Final[dict[str, Listed]] = {
         "app",
     ),
     "alerts": Listed(
-        "List or acknowledge the alerts of deadlines that came near.", "outlast.cli.processes.alerts", "app"
+        "List or acknowledge the alerts of deadlines that came near, or test a channel.",
+        "outlast.cli.processes.alerts",
+        "app",
     ),
     "upcoming": Listed(
         "Show what fires when: the next deadlines, timers, alerts and schedules of all workflows.",
