@@ -10,7 +10,7 @@ from outlast_activities.definitions import ActivityDefinition
 from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.hints import unlike
 from outlast_dag.build.outputs import Output, Place
-from outlast_dag.build.values import NOTHING, condition_of, hint_of, value_of
+from outlast_dag.build.values import condition_of, hint_of, value_of
 from outlast_dag.spec.conditions import Condition, Joined
 from outlast_dag.spec.nodes import (
     MAX_PLANNED,
@@ -105,14 +105,12 @@ def wait_of(step: Step, draft: Draft, common: dict[str, Any]) -> WaitFor:
     fields.setdefault("event", step.id)
     if "match" in fields:
         fields["match"] = asked_of(fields["match"], "event", "match", draft, step)
-    if "on_timeout" in fields:
-        value = NOTHING if fields["on_timeout"] == "fail" else value_of(fields["on_timeout"], draft, step)
-        if fields["on_timeout"] == "fail":
-            del fields["on_timeout"]
-        elif isinstance(value, Constant):
+    given = fields.pop("on_timeout", "fail")
+    if not (isinstance(given, str) and given == "fail"):
+        value = value_of(given, draft, step)
+        if isinstance(value, Constant):
             fields["on_timeout"] = value
         else:
-            del fields["on_timeout"]
             draft.problem(
                 "bad_option",
                 step,
@@ -151,7 +149,8 @@ def repeat_of(step: Step, draft: Draft, common: dict[str, Any], args: tuple[Valu
         "max_duration": ("timeout_out_of_range", partial(timeout_seconds, "max_duration")),
         "delay": ("bad_repeat", partial(duration_seconds, "delay")),
     }
-    fields = _checked(step, draft, checks)
+    # What is wrong is told once: it stands for a bound all the same.
+    fields = {**dict.fromkeys(step.fields.keys() & {"max_iterations"}, 1), **_checked(step, draft, checks)}
     until = fields.pop("until", None)
     if until is None:
         draft.problem(
@@ -235,6 +234,6 @@ def _checked(step: Step, draft: Draft, checks: Checks) -> dict[str, Any]:
 
 
 def _one_of(field: str, names: Any, value: Any) -> Any:
-    if value not in get_args(names):
+    if not isinstance(value, str) or value not in get_args(names):
         raise InvalidOptionError(f"{field} must be one of {', '.join(get_args(names))}", field=field)
     return value

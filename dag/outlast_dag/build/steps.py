@@ -233,7 +233,8 @@ def new_step(
     if kind == "plan":
         # Its activity returns a plan, and the step what that returns.
         step.result_hint = result
-    if step.fields.get("parent_close_policy") == "abandon":
+    policy = step.fields.get("parent_close_policy")
+    if isinstance(policy, str) and policy == "abandon":
         step.result_hint = DetachedChild
     return step
 
@@ -248,7 +249,11 @@ def set_option(draft: Draft, step: Step, name: str, value: Any) -> None:
         value: Its value.
     """
     known = _known(step.kind)
-    if name not in known:
+    if name not in known and any(name in _known(kind) for kind in FIELDS):
+        draft.problem(
+            "bad_option", step, f"{noun_of(step.kind)} has no option {name!r}", f"it has {', '.join(known)}"
+        )
+    elif name not in known:
         draft.attempt("bad_option", step, lambda: refuse_unknown(noun_of(step.kind), {name: value}, known))
     elif name in FIELDS[step.kind]:
         if value is not None or name == "on_timeout":

@@ -36,7 +36,7 @@ def kind_findings(spec: DagSpec) -> Iterator[Finding]:
         elif isinstance(node, Child):
             found = _child(node)
         elif isinstance(node, WaitFor):
-            found = _wait(spec, node)
+            found = _wait(node)
         elif isinstance(node, Approval):
             found = iter(()) if node.timeout else iter((_NO_END,))
         elif isinstance(node, Repeat):
@@ -73,12 +73,10 @@ def _child(node: Child) -> Iterator[tuple[str, str, str]]:
     yield from _refused("bad_option", priority, node.priority)
 
 
-def _wait(spec: DagSpec, node: WaitFor) -> Iterator[tuple[str, str, str]]:
+def _wait(node: WaitFor) -> Iterator[tuple[str, str, str]]:
     if not node.timeout:
         yield _NO_END
     yield from _refused("bad_option", partial(validate_name, "signal name", segment=True), node.event)
-    if node.event == spec.cancel_on:
-        yield "bad_option", "waits for the signal that cancels the DAG", "wait for another one"
 
 
 def _repeat(node: Repeat) -> Iterator[tuple[str, str, str]]:
