@@ -10,7 +10,7 @@ import pytest
 
 from outlast import ApplicationError, RetryPolicy, activity
 from outlast_dag import DagBuilder, DagValidationError, NodeFailure, dag, dry_run, each, or_else, step
-from outlast_dag.run.documents import problems_of
+from outlast_dag.run.supported import problems_of
 from outlast_dag.spec.nodes import Call
 from outlast_dag.spec.reading import read_spec
 from outlast_dag.spec.values import Ref
@@ -53,7 +53,8 @@ def order(cents: int) -> str:
 
 def built(write: Callable[[DagBuilder], Any], **options: Any) -> list[tuple[str, str]]:
     """Return the kind and the node of each problem of a DAG."""
-    flow = DagBuilder("flow", **{"timeout": 1000, **options})
+    given: dict[str, Any] = {"timeout": 1000, **options}
+    flow = DagBuilder("flow", **given)
     write(flow)
     try:
         definition = flow.build()

@@ -108,7 +108,7 @@ def charges(amounts: list[int]) -> list[Paid]:
 
 def long_order(name: str, *, seconds: float = 50, **options: Any) -> Any:
     """What is charged before a step that takes a while."""
-    flow = DagBuilder(name, **{"timeout": 600, "reserve": 100, **options})
+    flow = DagBuilder(name, **dict[str, Any](timeout=600, reserve=100) | options)
     paid = flow.task("charge", charge, 7)
     slow = flow.task("slowly", slowly, seconds).after(paid)
     paid.compensate(flow.task("refund", refund, paid["id"]))

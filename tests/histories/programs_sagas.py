@@ -87,7 +87,7 @@ def recovering(cents: int, others: list[int]) -> str:
 
 
 def long(name: str, **options: Any) -> Any:
-    flow = DagBuilder(name, **{"timeout": 600, "reserve": 60, **options})
+    flow = DagBuilder(name, **dict[str, Any](timeout=600, reserve=60) | options)
     paid = flow.task("charge", charge, 7)
     flow.task("wait", wait, 200).after(paid)
     paid.compensate(flow.task("refund", refund, paid["id"]))
