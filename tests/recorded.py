@@ -27,6 +27,8 @@ from sqlalchemy import Connection
 
 from outlast.testing.prefix_replay import check_every_prefix
 from outlast.worker.settings import WorkerSettings
+from outlast_dag import any_dag
+from outlast_dag.spec.dag import ANY_DAG
 from outlast_store.database.sql_text import fetch
 from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
@@ -176,7 +178,9 @@ def check_line(line: bytes, most_by_prefix: int = MOST_EVENTS_BY_PREFIX) -> Iter
     """Replay a history whole, and, if it is short, every prefix of it; yields what is wrong."""
     target, run_id, rows = orjson.loads(line)
     module, _, name = target.partition(":")
-    definition = definition_of(getattr(import_module(module), name))
+    code = import_module(module)
+    # The engine's own workflow type is none that a module could name.
+    definition = definition_of(any_dag if name == ANY_DAG else getattr(code, name))
     settings = WorkerSettings("elsewhere", ["default"], DataConverter(), limits=StructuralLimits())
     make = partial(Code(definition, settings).machine, run_id)
     error = _replayed(make(), rows)

@@ -23,12 +23,11 @@ from outlast.text.wording import counted
 from outlast_dag.build.builder import DagBuilder
 from outlast_dag.build.building import logger
 from outlast_dag.check.critical_path import CriticalPath
-from outlast_dag.check.report import in_order, report
+from outlast_dag.check.report import report
 from outlast_dag.decisions import approve as decide
 from outlast_dag.definition import DagDefinition
 from outlast_dag.picture.mermaid import mermaid
 from outlast_dag.picture.svg import svg_of_spec
-from outlast_dag.run.supported import unsupported
 from outlast_dag.run_commands import list_served, show_run
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.reading import read_spec
@@ -192,8 +191,7 @@ def _of_file(target: str) -> _Found:
     except DagValidationError as error:
         return _Found(error.name, None, error.problems)
     told = report(spec)
-    errors = in_order([*told.errors, *unsupported(spec)])
-    return _Found(spec.name, spec, errors, told.warnings, told.critical_path)
+    return _Found(spec.name, spec, told.errors, told.warnings, told.critical_path)
 
 
 def _of_module(target: str) -> Iterator[_Found]:

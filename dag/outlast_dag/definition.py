@@ -11,7 +11,7 @@ from outlast_dag.run.approvals import HANDLERS, Approvals, approvals_of
 from outlast_dag.run.documents import any_dag
 from outlast_dag.run.interpreter import interpret
 from outlast_dag.spec.dag import ANY_DAG, DagSpec
-from outlast_dag.spec.nodes import Plan
+from outlast_dag.spec.nodes import Child, Map, Node, Plan
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.definitions import RunReference, WorkflowDefinition
 from outlast_workflow.errors.dags import Problem
@@ -46,7 +46,6 @@ class DagDefinition(RunReference[P, T]):
 
         run.__name__ = run.__qualname__ = spec.name
         timeouts = {} if spec.timeout is None else {"run_timeout": spec.timeout}
-        brings = any(isinstance(node, Plan) or getattr(node, "type", "") == ANY_DAG for node in spec.nodes)
         definition = WorkflowDefinition(
             spec.name,
             approvals_of(spec.name),
@@ -56,7 +55,7 @@ class DagDefinition(RunReference[P, T]):
             HANDLERS,
             plain_input=True,
             timeouts=timeouts,
-            brings=(any_dag.definition,) if brings else (),
+            brings=(any_dag.definition,) if any(map(_runs_dags, spec.nodes)) else (),
             dag_hash=spec.hash,
         )
         super().__init__(definition, run)
@@ -90,3 +89,10 @@ class DagDefinition(RunReference[P, T]):
 
     def __repr__(self) -> str:
         return f"<DAG {self.spec.name} {self.spec.short_hash} at {self.definition.source}>"
+
+
+def _runs_dags(node: Node) -> bool:
+    """Return whether a node runs DAGs that come as documents."""
+    if isinstance(node, Child):
+        return node.type == ANY_DAG
+    return isinstance(node, Plan) or (isinstance(node, Map) and node.chunks_of is not None)

@@ -10,7 +10,7 @@ import pytest
 
 from outlast import ApplicationError, RetryPolicy, activity
 from outlast_dag import DagBuilder, DagValidationError, NodeFailure, dag, dry_run, each, or_else, step
-from outlast_dag.run.supported import problems_of
+from outlast_dag.check.report import report
 from outlast_dag.spec.nodes import Call
 from outlast_dag.spec.reading import read_spec
 from outlast_dag.spec.values import Ref
@@ -82,7 +82,7 @@ def test_both_faces_make_the_same_spec() -> None:
     assert spec.output == order.spec.output == Ref("of", "ship")
     assert order.warnings == ()
     assert read_spec(order.spec.document).hash == order.spec.hash
-    assert problems_of(read_spec(order.spec.document)) == []
+    assert report(read_spec(order.spec.document)).errors == ()
     assert "n0 -.->|undo| n1" in order.mermaid()
 
 

@@ -16,8 +16,10 @@ from tests.engine.dag_flows import (
     fails_fast,
     fails_late,
     fetch,
+    parse,
     pipeline,
     slowly,
+    total,
     with_skips,
 )
 
@@ -237,7 +239,7 @@ async def test_a_wrong_document_fails_its_run_with_all_problems(engine: MakeEnvi
             "nodes": [
                 {"id": "a", "kind": "task", "type": "fetch", "after": ["b"]},
                 {"id": "b", "kind": "task", "type": "fetch", "after": ["a"], "on_failure": "c"},
-                {"id": "n", "kind": "map", "type": "fetch", "over": {"is": []}, "chunks_of": 5},
+                {"id": "n", "kind": "map", "type": "fetch", "over": {"is": []}, "chunks_of": 0},
             ],
             "output": {"is": 1},
         }
@@ -246,7 +248,7 @@ async def test_a_wrong_document_fails_its_run_with_all_problems(engine: MakeEnvi
         failure = caught.value.__cause__
         assert isinstance(failure, DagValidationError)
         found = {problem.kind for problem in failure.problems}
-        assert {"missing_timeout", "cycle", "unknown_dependency", "not_supported"} <= found
+        assert {"missing_timeout", "cycle", "unknown_dependency", "bad_map"} <= found
         assert "ActivityScheduled" not in await kinds(env.client.handle(caught.value.workflow_id))
 
 
@@ -270,3 +272,37 @@ def version_named(name: str) -> Any:
     flow = DagBuilder(name, timeout=60)
     flow.task("quite", slowly, "another")
     return flow.build()
+
+
+def in_chunks(name: str, **options: Any) -> Any:
+    flow = DagBuilder(name, timeout=3600)
+    first = flow.task("first", total, [3, 4])
+    rows = flow.each("rows", parse, flow.input, chunks_of=3, **options)
+    rows.with_timeout(10).after(first)
+    return flow.output(rows).build()
+
+
+async def test_a_long_list_is_divided_among_children(engine: MakeEnvironment) -> None:
+    flow = in_chunks("long", concurrency=2, max_items=30_000)
+    assert flow.critical_path.seconds == 10 + 10_000 * 2 * 10
+    async with engine(workflows=[flow], activities=ACTIVITIES) as env:
+        assert await env.client.execute(flow, list(range(8)), id="long") == [row * 10 for row in range(8)]
+        assert await env.client.count(workflow_type="outlast.dag") == 3
+        begun = [event.payload async for event in env.client.handle("long").history()]
+        labels = [one["summary"] for one in begun if "summary" in one]
+        assert labels == ["first", "rows[0]", "rows[1]", "rows[2]"]
+        assert await env.client.execute(flow, []) == []
+
+
+async def test_the_items_of_all_children_are_counted_and_their_failures_told(engine: MakeEnvironment) -> None:
+    flows.broken["row 4"] = 1
+    counted = in_chunks("counted", collect=False, on_item_failure="skip")
+    collected = in_chunks("collected", on_item_failure="collect")
+    strict = in_chunks("strict")
+    async with engine(workflows=[counted, collected, strict], activities=ACTIVITIES) as env:
+        assert await env.client.execute(counted, list(range(8))) == {"count": 7}
+        found = await env.client.execute(collected, list(range(8)))
+        assert [row for row in found if not isinstance(row, dict)] == [0, 10, 20, 30, 50, 60, 70]
+        assert found[4] == {"failure": {"type": "Bad", "message": "row 4 is broken"}}
+        with pytest.raises(WorkflowFailedError, match=r"rows\[4\] of the DAG strict"):
+            await env.client.execute(strict, list(range(8)))

@@ -174,8 +174,10 @@ def _map(step: Step, draft: Draft, common: dict[str, Any]) -> Map:
             "bad_map", step, "goes over what is no list", "give each() a list, or an output that is one"
         )
     fields = dict(step.fields)
+    size = fields.get("chunks_of")
     for name, kind, least, most in (
-        ("max_items", "bad_map", 1, MAX_ITEMS),
+        ("chunks_of", "bad_map", 1, MAX_ITEMS),
+        ("max_items", "bad_map", 1, MAX_ITEMS * (size if isinstance(size, int) and size > 0 else 1)),
         ("concurrency", "bad_concurrency", 0, MAX_ITEMS),
     ):
         if (

@@ -76,17 +76,19 @@ class MapOptions(StepOptions, total=False):
     """The options of a step for each item of a list: those of a step, which hold for each item, and these.
 
     Attributes:
-        max_items: A longer list fails the step; 1,000 by default, at most 10,000.
+        max_items: A longer list fails the step; 1,000 by default, at most 10,000, or 10,000 chunks.
         concurrency: How many items run at once; 0, the default, for all.
         on_item_failure: What a failed item does: ``fail`` the step (the default), ``skip`` the item, or ``collect`` its
             failure in the item's place.
         collect: Whether the output is the list of results; otherwise it is ``{"count": …}``.
+        chunks_of: How many items each child has, if the list is to be divided among children.
     """
 
     max_items: int
     concurrency: int
     on_item_failure: ItemFailure
     collect: bool
+    chunks_of: int
 
 
 class RepeatOptions(StepOptions, total=False):
@@ -163,7 +165,7 @@ _OF_NODES: Final = tuple(NodeOptions.__annotations__)
 _OF_STEPS: Final = tuple(StepOptions.__annotations__)
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "task": (),
-    "map": ("max_items", "concurrency", "on_item_failure", "collect"),
+    "map": ("max_items", "concurrency", "on_item_failure", "collect", "chunks_of"),
     "repeat": ("until", "max_iterations", "max_duration", "delay"),
     "plan": ("allow", "max_nodes", "run_timeout"),
     "child": ("timeout", "task_queue", "priority", "parent_close_policy"),

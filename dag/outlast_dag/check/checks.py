@@ -199,10 +199,14 @@ def _maps(spec: DagSpec) -> Iterator[Finding]:
     for index, node in enumerate(spec.nodes):
         if not isinstance(node, Map):
             continue
-        if node.max_items < 1 or (node.max_items > MAX_ITEMS and node.chunks_of is None):
-            yield Finding("bad_map", index, f"max_items must be from 1 to {MAX_ITEMS:,}", "map in parts")
-        if node.chunks_of is not None and not 1 <= node.chunks_of <= MAX_ITEMS:
+        size = node.chunks_of
+        if size is not None and not 1 <= size <= MAX_ITEMS:
             yield Finding("bad_map", index, f"chunks_of must be from 1 to {MAX_ITEMS:,}", "")
+        elif not 1 <= node.max_items <= MAX_ITEMS * (size or 1):
+            advice = "map in parts" if size else "divide the list among children: chunks_of=500"
+            yield Finding(
+                "bad_map", index, f"max_items must be from 1 to {MAX_ITEMS * (size or 1):,}", advice
+            )
 
 
 def _history(spec: DagSpec) -> Iterator[Finding]:

@@ -42,8 +42,7 @@ def duration_of(spec: DagSpec, node: Node) -> Duration:
 
 def _duration(spec: DagSpec, node: Node) -> Duration:
     if isinstance(node, Map):
-        waves = math.ceil(node.max_items / (limit_of(spec, node) or node.max_items))
-        call = _call(spec, node)
+        waves, call = _waves(spec, node), _call(spec, node)
         return Duration(waves * call.once, waves * call.worst)
     if isinstance(node, Repeat):
         times = UNBOUNDED if node.max_iterations is None else node.max_iterations
@@ -76,6 +75,27 @@ def limit_of(spec: DagSpec, node: Map) -> int:
     """
     limits = [limit for limit in (node.concurrency, spec.max_parallel) if limit]
     return min(limits, default=0)
+
+
+def children_at_once(spec: DagSpec, node: Map) -> int:
+    """Return how many children of a divided map run at once, so that no more items do than may; 0 for all.
+
+    Args:
+        spec: The DAG.
+        node: The map.
+    """
+    most = limit_of(spec, node)
+    return max(1, most // (node.chunks_of or 1)) if most else 0
+
+
+def _waves(spec: DagSpec, node: Map) -> int:
+    """Return in how many waves the items of a map run at most, one after the other."""
+    most = limit_of(spec, node) or node.max_items
+    if not node.chunks_of:
+        return math.ceil(node.max_items / most)
+    children = math.ceil(node.max_items / node.chunks_of)
+    at_once = children_at_once(spec, node) or children
+    return math.ceil(children / at_once) * math.ceil(node.chunks_of / min(most, node.chunks_of))
 
 
 def _call(spec: DagSpec, node: Call) -> Duration:

@@ -12,7 +12,7 @@ from outlast_dag.run.plans import PlanFuture, planned, problems_of_plan
 from outlast_dag.run.values import matches
 from outlast_dag.run.waits import seconds_of, timeout_of
 from outlast_dag.spec.dag import ANY_DAG, DagSpec
-from outlast_dag.spec.nodes import Approval, Call, Child, Node, Plan, Sleep, WaitFor
+from outlast_dag.spec.nodes import Approval, Call, Child, Map, Node, Plan, Sleep, WaitFor
 from outlast_workflow.api.context import current_machine
 from outlast_workflow.api.markers import side_effect
 from outlast_workflow.errors import (
@@ -60,6 +60,8 @@ class Calls:
         """
         if isinstance(node, Plan):
             return PlanFuture(self.machine.loop, self._activity(node, start), partial(self._planned, node))
+        if isinstance(node, Map) and node.chunks_of:
+            return self._run_dag(start.args, f"{node.id}[{start.index}]")
         if isinstance(node, Call):
             return self._activity(node, start)
         if isinstance(node, Child):
@@ -117,16 +119,28 @@ class Calls:
         problems = side_effect(lambda: problems_of_plan(value, dag, node), result_type=list[Problem])
         if problems:
             raise DagValidationError(f"{dag}.{node.id}", problems)
-        options = ChildOptions(
-            StartOptions(execution_timeout=node.run_timeout, summary=node.id),
-            task_queue=None,
-            priority=self.spec.options.priority,
-            # It may have something to undo.
-            parent_close_policy=ParentClosePolicy.REQUEST_CANCEL,
-        )
-        return self.machine.children.schedule(
-            ANY_DAG, (planned(value, dag, node).document,), None, None, options, None, CancellationType.WAIT
-        )
+        return self._run_dag((planned(value, dag, node).document,), node.id, node.run_timeout)
+
+    def _run_dag(
+        self, args: tuple[Any, ...], label: str, timeout: float | None = None
+    ) -> asyncio.Future[Any]:
+        """Run another DAG as a child.
+
+        Args:
+            args: Its spec and its input.
+            label: What it is called in the history.
+            timeout: How long it may run.
+        """
+        options = None
+        if not self.machine.replaying:
+            options = ChildOptions(
+                StartOptions(execution_timeout=timeout, summary=label),
+                None,
+                self.spec.options.priority,
+                # It may have something to undo.
+                ParentClosePolicy.REQUEST_CANCEL,
+            )
+        return self.machine.children.schedule(ANY_DAG, args, None, None, options, None, CancellationType.WAIT)
 
     def _detached(self, handle: ChildWorkflowHandle[Any]) -> asyncio.Future[Any]:
         """Return a future of the child's ids. To cancel it cancels nothing: the child lives on its own."""

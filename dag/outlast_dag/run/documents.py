@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from outlast_dag.check.report import report
 from outlast_dag.run.approvals import HANDLERS, Approvals, approvals_of
 from outlast_dag.run.interpreter import follow
 from outlast_dag.run.progress import Progress
-from outlast_dag.run.supported import problems_of
 from outlast_dag.spec.dag import ANY_DAG
 from outlast_dag.spec.reading import read_spec
 from outlast_workflow.api.markers import side_effect
@@ -39,7 +39,7 @@ async def run_document(
     """
     spec = read_spec(document)
     # What is wrong with a document is said by the version that begins the run, and recorded.
-    problems = side_effect(lambda: problems_of(spec), result_type=list[Problem])
+    problems = side_effect(lambda: list(report(spec).errors), result_type=list[Problem])
     if problems:
         raise DagValidationError(spec.name, problems)
     return await follow(approvals, spec, args, watch)

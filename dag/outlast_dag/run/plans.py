@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from outlast_dag.check.report import in_order, report
-from outlast_dag.run.supported import unsupported
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.nodes import Call, Child, Plan
 from outlast_dag.spec.reading import read_spec
@@ -47,7 +46,7 @@ def planned(value: Any, dag: str, node: Plan) -> DagSpec:
     spec = read_spec({"name": name, **value})
     if "output" not in value:
         spec = replace(spec, output=_last_outputs(spec))
-    problems = in_order([*report(spec).errors, *unsupported(spec), *_forbidden(spec, node)])
+    problems = in_order([*report(spec).errors, *_forbidden(spec, node)])
     if problems:
         raise DagValidationError(spec.name, problems)
     return spec

@@ -43,6 +43,7 @@ from outlast_dag.run.actions import (
     Start,
     Timer,
 )
+from outlast_dag.run.chunks import Chunks
 from outlast_dag.run.compensation import Compensation, Effect
 from outlast_dag.run.items import Items
 from outlast_dag.run.iterations import Iterations
@@ -54,9 +55,6 @@ from outlast_dag.spec.values import Ref
 
 FOR_FAILURES: Final = frozenset({"all_done", "one_failed", "all_failed"})
 """The rules of nodes that still begin after a failure that stops the others."""
-
-RUNS: Final = frozenset({"task", "map", "child", "sleep", "wait_for", "approval", "repeat", "plan"})
-"""The kinds of nodes that the core can run."""
 
 _WAITS: Final = (Sleep, WaitFor, Approval)
 """Kinds that take no place among those that run at once."""
@@ -267,7 +265,7 @@ class Progress:
             raise DataError("what it maps over is no list")
         if len(over) > node.max_items:
             raise DataError(f"it maps over {len(over)} items, and max_items is {node.max_items}")
-        return Items(node, over, find)
+        return Chunks(self.spec, node, over, find) if node.chunks_of else Items(node, over, find)
 
     def _find(self, ref: Ref) -> Any:
         if ref.root == "param":

@@ -28,7 +28,7 @@ from outlast.visibility.filters import Filters
 from outlast_store.reads.export_format import check_format
 from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
-from outlast_workflow.declare.definitions import WorkflowDefinition, definition_of
+from outlast_workflow.declare.definitions import WorkflowDefinition, definitions_of
 from outlast_workflow.errors import InvalidOptionError, UnknownWorkflowTypeError
 from outlast_workflow.errors.history import InvalidHistoryError
 from outlast_workflow.history.events import REGISTRY
@@ -143,8 +143,7 @@ class Replayer:
         self._guarded = runtime_guard
         around = checked_interceptors(interceptors)
         self._workflows: dict[str, WorkflowDefinition] = {}
-        for workflow in workflows:
-            definition = definition_of(workflow)
+        for definition in definitions_of(workflows):
             if definition.name in self._workflows:
                 raise InvalidOptionError(
                     f"two workflows are called {definition.name!r}: give one another name", field="workflows"

@@ -14,7 +14,7 @@ from outlast.worker.tuning import tune_process
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.definitions import definition_of as activity_definition_of
 from outlast_workflow.declare.definitions import WorkflowDefinition
-from outlast_workflow.declare.definitions import definition_of as workflow_definition_of
+from outlast_workflow.declare.definitions import definitions_of as workflow_definitions_of
 from outlast_workflow.errors import InvalidOptionError, QueueNotFoundError, StoreError
 from outlast_workflow.options.failure_types import FailureType, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
@@ -197,12 +197,7 @@ class Worker:
         from outlast.checking.checker import report
 
         self.workflows: dict[str, WorkflowDefinition] = _by_name(
-            "workflow",
-            (
-                served
-                for workflow in _listed("workflows", workflows)
-                for served in _with_brought(workflow_definition_of(workflow))
-            ),
+            "workflow", workflow_definitions_of(_listed("workflows", workflows))
         )
         self.activities: dict[str, ActivityDefinition[..., Any]] = _by_name(
             "activity", map(activity_definition_of, _listed("activities", activities))
@@ -396,10 +391,6 @@ def _check_transactional(definition: ActivityDefinition[..., Any], url: Database
             "which runs in a thread",
             field="activities",
         )
-
-
-def _with_brought(definition: WorkflowDefinition) -> tuple[WorkflowDefinition, ...]:
-    return definition, *definition.brings
 
 
 def _by_name(noun: str, definitions: Iterable[Any]) -> dict[str, Any]:

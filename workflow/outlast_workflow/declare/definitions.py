@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
@@ -318,6 +318,23 @@ def definition_of(workflow: object) -> WorkflowDefinition:
         f"{_kind(workflow)} is not a workflow: put @workflow.defn on the class (with one @workflow.run) "
         "or on the function"
     )
+
+
+def definitions_of(workflows: Iterable[object]) -> Iterator[WorkflowDefinition]:
+    """Yield the definitions of workflows, and behind them those that they bring, unless they were there already.
+
+    Args:
+        workflows: Workflow classes, workflow functions and definitions.
+
+    Raises:
+        InvalidOptionError: One is none of these.
+    """
+    found = [definition_of(workflow) for workflow in workflows]
+    yield from found
+    names = {definition.name for definition in found}
+    yield from {
+        one.name: one for definition in found for one in definition.brings if one.name not in names
+    }.values()
 
 
 def _class_definition(cls: type, options: _Decorator) -> WorkflowDefinition:
