@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.dag.random_dags import draw_outcome, draw_spec, with_auxiliaries
+from tests.dag.test_counts import calls_of
 
 from outlast_dag.description.fold import DagFold
 from outlast_dag.run.actions import Completed, Failed, NodeState
@@ -14,6 +15,8 @@ from outlast_dag.run.approvals import HANDLERS, Approvals
 from outlast_dag.run.interpreter import follow, record_of
 from outlast_dag.run.progress import Progress
 from outlast_dag.spec.dag import DagSpec
+from outlast_dag.spec.nodes import Map
+from outlast_dag.spec.values import Constant
 from outlast_workflow.api.markers import side_effect
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.data.signatures import CallSignature
@@ -180,3 +183,38 @@ def test_calls_that_the_dag_does_not_make_are_told() -> None:
         fold.feed(live.rows)
     fold.close()
     live.machine.evict()
+
+
+def mapped(items: int) -> Live:
+    """A run of a list of which all items but one have ended."""
+    over = Constant(list(range(items)))
+    node = Map(id="each", type="work", over=over, max_items=items, concurrency=5)
+    live = Live(DagSpec(name="drawn", timeout=60, nodes=(node,)), 1)
+    live.task()
+    for _ in range(items - 2):
+        id = min(live.open)
+        del live.open[id]
+        live.arrive(ActivityCompleted(id, CONVERTER.encode(1), 1))
+        live.task()
+    return live
+
+
+def test_a_look_costs_what_is_new_however_much_there_was() -> None:
+    def refreshed(items: int) -> int:
+        live = mapped(items)
+        fold = DagFold("run", "drawn", CONVERTER)
+        fold.feed(live.rows)
+        seen = len(live.rows)
+        live.arrive(ActivityCompleted(min(live.open), CONVERTER.encode(1), 1))
+        live.task()
+        calls = calls_of(lambda: fold.feed(live.rows[seen:]))
+        assert fold.progress is not None
+        found = fold.progress.items_of("each")
+        assert found is not None
+        assert found.completed == items - 1
+        fold.close()
+        live.machine.evict()
+        return calls
+
+    few, many = refreshed(20), refreshed(500)
+    assert many <= few + 5

@@ -25,6 +25,9 @@ MOST_KEPT: Final = 16
 ROWS_AT_ONCE: Final = 1_000
 """How many events are read at a time, between which other tasks have their turn."""
 
+RECORD_WITHIN: Final = 20
+"""Within how many events after its first workflow task a run records its DAG: interceptors may make calls before."""
+
 MOST_VERDICTS: Final = 10_000
 """Of how many runs it is remembered whether they are runs of DAGs."""
 
@@ -111,15 +114,18 @@ class Folds:
         return bool(verdict)
 
     async def _verdict(self, run_id: str, workflow_type: str, converter: DataConverter) -> bool | None:
-        """Return whether the first command of a run records a DAG; ``None`` before there is one."""
-        after, record = 0, False
-        while rows := await self._read(read_history, run_id, after, 10):
+        """Return whether a run records a DAG in its first workflow task, or soon after; ``None`` before."""
+        after, end = 0, None
+        while rows := await self._read(read_history, run_id, after, RECORD_WITHIN):
             for seq, kind, payload in rows:
-                if record:
-                    if kind != SideEffectRecorded.type:
-                        return False
-                    return await self._records_dag(orjson.loads(payload)["value"], workflow_type, converter)
-                record = kind == WorkflowTaskCompleted.type
+                if end is None and kind == WorkflowTaskCompleted.type:
+                    end = seq + RECORD_WITHIN
+                if kind == SideEffectRecorded.type:
+                    value = orjson.loads(payload)["value"]
+                    if await self._records_dag(value, workflow_type, converter):
+                        return True
+                if end is not None and seq >= end:
+                    return False
                 after = seq
         return None
 
