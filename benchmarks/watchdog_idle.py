@@ -35,8 +35,14 @@ A_RUN = 5
 """How many deadlines a run brings: its own, two activities', two timers'."""
 
 
-def fill(url: str, deadlines: int) -> None:
-    """Add a number of open deadlines."""
+def fill(url: str, deadlines: int, at: int | None = None) -> None:
+    """Add a number of open deadlines.
+
+    Args:
+        url: The database.
+        deadlines: How many.
+        at: When all of them are due, in microseconds; by default one after the other, in a year.
+    """
     environment = Environment()
     runs: list[Values] = []
     activities: list[Values] = []
@@ -60,11 +66,13 @@ def fill(url: str, deadlines: int) -> None:
                 owner_id=None,
             )
             run.wake_at = None
+            if at is not None:
+                run.run_deadline_at = run.next_deadline_at = at
             runs.append(tuple(vars(run).values()))
-            due = now + A_YEAR_S * 1_000_000
+            due = now + A_YEAR_S * 1_000_000 + number if at is None else at
             for command in (1, 2):
-                activities.append(tuple(vars(pending(run_id, command, now, due + number)).values()))
-                timers.append((run_id, command + 2, due + number, None))
+                activities.append(tuple(vars(pending(run_id, command, now, due)).values()))
+                timers.append((run_id, command + 2, due, None))
             if len(runs) == CHUNK:
                 insert(connection, kinds)
         insert(connection, kinds)

@@ -10,7 +10,7 @@ from outlast.runtime.alert_log import in_words
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.columns import instant
 from outlast.visibility.views import Alert, AlertDelivery, AlertPage, AlertsView, ArmedAlert
-from outlast_runs.alerts import AcknowledgeAlert
+from outlast_store.transitions.alerts.acknowledgements import AcknowledgeAlert
 from outlast_store.alerts.reads import (
     AlertFilter,
     DeliveryState,
