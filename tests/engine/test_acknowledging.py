@@ -12,13 +12,13 @@ from tests.engine.run_rows import NOW, run_id_at, run_row
 from outlast import AlertPolicy, Client, StartOptions, blocking
 from outlast.errors import AlertAcknowledgedError, AlertNotFoundError, InvalidOptionError
 from outlast.watchdog import TaskWatchdog
-from outlast_store.transitions.alerts.acknowledgements import AcknowledgeAlert
 from outlast_store.alerts.reads import AlertFilter, count_unacknowledged, read_page
 from outlast_store.database import bounded_pages
 from outlast_store.database.database import Database
 from outlast_store.database.statements import statements_for
 from outlast_store.schema import tables
 from outlast_store.schema.rows import AlertRow
+from outlast_store.transitions.alerts.acknowledgements import AcknowledgeAlert
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from outlast.runtime.alert_log import in_words
 from outlast.runtime.runtime import Runtime
 from outlast.visibility.columns import instant
 from outlast.visibility.views import Alert, AlertDelivery, AlertPage, AlertsView, ArmedAlert
-from outlast_store.transitions.alerts.acknowledgements import AcknowledgeAlert
 from outlast_store.alerts.reads import (
     AlertFilter,
     DeliveryState,
@@ -20,6 +19,7 @@ from outlast_store.alerts.reads import (
     read_page_with_deliveries,
 )
 from outlast_store.schema.rows import AlertRow, AlertTimerRow
+from outlast_store.transitions.alerts.acknowledgements import AcknowledgeAlert
 from outlast_store.transitions.alerts.deliveries import delivery_run
 from outlast_store.transitions.new_runs import started_event
 from outlast_workflow.errors import AlertAcknowledgedError, AlertNotFoundError, InvalidOptionError
