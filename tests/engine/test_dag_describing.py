@@ -264,3 +264,20 @@ async def test_the_order_of_a_deploy_does_not_matter(in_memory: MakeEnvironment)
         (worker,) = await env.client.workers()
         assert worker.dags == {"deployed": made.hash}
         assert timedelta(0) <= env.now() - (await handle.describe()).described_at < timedelta(hours=1)
+
+
+async def test_a_list_that_is_divided_waits_for_its_children(in_memory: MakeEnvironment) -> None:
+    flow = DagBuilder("divided", timeout=9_000)
+    flow.each("each", slowly, ["a", "b", "c", "d", "e"], max_items=5, chunks_of=2, concurrency=2)
+    made = flow.build()
+    async with in_memory(workflows=[made], activities=ACTIVITIES) as env:
+        handle = await env.client.start(made)
+        await env.sleep(1)
+        (node,) = (await describe(handle)).nodes
+        children = {child.workflow_id for child in (await handle.describe()).pending_children}
+        assert children
+        assert {(wait.kind, wait.name) for wait in node.waits_for} == {("child", id) for id in children}
+        assert node.items is not None
+        assert node.items.total == 3
+        await handle.result()
+        assert [node.state for node in (await describe(handle)).nodes] == ["completed"]

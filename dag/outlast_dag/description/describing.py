@@ -27,7 +27,7 @@ from outlast_dag.description.fold import DagFold
 from outlast_dag.description.folds import folds_of
 from outlast_dag.run.actions import Failed
 from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.nodes import Child, Map, Node
+from outlast_dag.spec.nodes import Map, Node
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.enums import ActivityStatus, FailureCategory
@@ -170,7 +170,8 @@ class _Run:
         if state not in OPEN:
             return 0.0
         if items is not None and isinstance(node, Map):
-            left = items.running + items.left
+            # What is divided among children counts their parts.
+            left = (items.running + items.left) * (node.chunks_of or 1)
             return duration_of(self.spec, replace(node, max_items=left)).once if left else 0.0
         began = self.fold.began(name)
         elapsed = 0.0 if began is None else (self.work.now - to_datetime(began)).total_seconds()
@@ -217,14 +218,16 @@ class _Run:
                 yield NodeWait(kind="decision")
         elif self.states[name] == "running":
             yield from dict.fromkeys(wait for one in activities if (wait := self.work.waits(one)) is not None)
+            children = self.work.children.get(name, ())
+            for child in children:
+                yield NodeWait(kind="child", name=child)
             if node.kind in WAITS:
                 yield WAITS[node.kind](node)
-            elif isinstance(node, Child):
-                yield NodeWait(kind="child", name=self.work.children.get(name, node.type))
-            elif not activities and self.work.timers.get(name):
-                yield NodeWait(kind="timer")
-            elif not activities:
-                yield NodeWait(kind="room" if self.spec.max_parallel else "decision")
+            elif not activities and not children:
+                if self.work.timers.get(name):
+                    yield NodeWait(kind="timer")
+                else:
+                    yield NodeWait(kind="room" if self.spec.max_parallel else "decision")
 
     def _unmet(self, name: str) -> str | None:
         """Return what has not ended of a node that another one waits for: itself, or what takes its place."""
@@ -254,7 +257,9 @@ class _OpenWork:
             self.activities[node_of(activity.summary)].append(activity)
         for timer in found.pending_timers:
             self.timers[node_of(timer.summary)].append(timer)
-        self.children = {child.summary: child.workflow_id for child in found.pending_children}
+        self.children: dict[str, list[str]] = defaultdict(list)
+        for child in found.pending_children:
+            self.children[node_of(child.summary)].append(child.workflow_id)
 
     def firings(self, name: str) -> Iterator[NodeFiring]:
         """Yield what is to fire of a node."""
