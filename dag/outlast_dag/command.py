@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from getpass import getuser
-from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
@@ -28,9 +27,8 @@ from outlast_dag.decisions import approve as decide
 from outlast_dag.definition import DagDefinition
 from outlast_dag.picture.mermaid import mermaid
 from outlast_dag.picture.svg import svg_of_spec
-from outlast_dag.run_commands import list_served, show_run
+from outlast_dag.run_commands import list_served, read_file, show_run, start_document
 from outlast_dag.spec.dag import DagSpec
-from outlast_dag.spec.reading import read_spec
 from outlast_dag.spec.schema import SCHEMA
 from outlast_workflow.errors import DagValidationError, InvalidOptionError
 from outlast_workflow.errors.dags import Problem
@@ -108,6 +106,7 @@ def draw(
             show(drawn.rstrip())
 
 
+app.command("start")(start_document)
 app.command("show")(show_run)
 app.command("list")(list_served)
 
@@ -181,13 +180,7 @@ def _dags(targets: list[str]) -> list[_Found]:
 
 def _of_file(target: str) -> _Found:
     try:
-        read = orjson.loads(Path(target).read_bytes())
-    except OSError as error:
-        raise InvalidOptionError(f"{target} cannot be read: {error.strerror}", field="file") from None
-    except orjson.JSONDecodeError as error:
-        raise InvalidOptionError(f"{target} is not JSON: {error}", field="file") from None
-    try:
-        spec = read_spec(read)
+        spec = read_file(target)
     except DagValidationError as error:
         return _Found(error.name, None, error.problems)
     told = report(spec)

@@ -1,21 +1,33 @@
-"""``outlast dag show`` and ``outlast dag list``: the DAGs of a database."""
+"""``outlast dag start``, ``show`` and ``list``: the DAGs of a database."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final
 
+import orjson
+import typer
 from rich.text import Text
 
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.options import AsJson, Codec, RunId, Url, WorkflowId
+from outlast.cli.common.options import AsJson, Codec, Input, RunId, Timeout, Url, WorkflowId, input_values
 from outlast.cli.common.output import document, show, table
+from outlast.cli.common.start_options import GivenStartOptions, TaskQueue, with_start_options
+from outlast.cli.common.waiting import tell_lacks
 from outlast.cli.workflows.dags import dag_lines
+from outlast.cli.workflows.endings import print_result
 from outlast.client.client import Client
+from outlast.text.parsing import waiting_time
 from outlast.visibility.views import View, WorkerSummary
+from outlast_dag.check.report import report
 from outlast_dag.description.describing import describe
-from outlast_dag.spec.dag import SHOWN_DIGITS
+from outlast_dag.run.documents import any_dag
+from outlast_dag.spec.dag import SHOWN_DIGITS, DagSpec
+from outlast_dag.spec.reading import read_spec
+from outlast_workflow.errors import DagValidationError, InvalidOptionError
+from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 
 MOST_NAMED: Final = 3
 
@@ -34,6 +46,69 @@ class ServedDag(View):
     hash: str
     workers: tuple[str, ...]
     differs: bool
+
+
+@with_start_options
+def start_document(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE.json", help="The DAG's spec as JSON.", show_default=False)
+    ],
+    id: Annotated[
+        str | None,
+        typer.Option("--id", help="The workflow id; by default a new UUID.", show_default=False),
+    ] = None,
+    input: Input = None,
+    task_queue: TaskQueue = DEFAULT_TASK_QUEUE,
+    *,
+    start: GivenStartOptions,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and print it.")] = False,
+    timeout: Timeout = None,
+    url: Url = None,
+    codec: Codec = None,
+    json: AsJson = False,
+) -> None:
+    """Run the DAG that a file describes. A worker must serve ``any_dag``."""
+    if timeout is not None and not wait:
+        raise InvalidOptionError(
+            "timeout limits --wait: give both, or --execution-timeout to bound the workflow", field="timeout"
+        )
+    options, arguments, longest = start.options(), input_values(input), waiting_time(timeout)
+    spec = read_file(file)
+    problems = report(spec).errors
+    if problems:
+        raise DagValidationError(spec.name, problems)
+
+    async def work(client: Client) -> None:
+        handle = await client.start(
+            any_dag, spec.document, *arguments, id=id, task_queue=task_queue, options=options
+        )
+        if wait:
+            await tell_lacks(client, handle.workflow_id, handle.run_id)
+            await print_result(client, handle, longest, json=json)
+            return
+        if json:
+            document({"workflow_id": handle.workflow_id, "run_id": handle.run_id, "dag": spec.name})
+        else:
+            show(f"started {handle.workflow_id}, run {handle.run_id}: the DAG {spec.name}")
+        await tell_lacks(client, handle.workflow_id, handle.run_id)
+
+    with_client(url, work, codec=codec)
+
+
+def read_file(file: str) -> DagSpec:
+    """Return the spec that a file describes.
+
+    Raises:
+        InvalidOptionError: The file cannot be read, or is not JSON.
+        DagValidationError: Its form is wrong.
+    """
+    try:
+        read = orjson.loads(Path(file).read_bytes())
+    except OSError as error:
+        raise InvalidOptionError(f"{file} cannot be read: {error.strerror}", field="file") from None
+    except orjson.JSONDecodeError as error:
+        raise InvalidOptionError(f"{file} is not JSON: {error}", field="file") from None
+    return read_spec(read)
 
 
 def show_run(

@@ -137,3 +137,21 @@ def test_a_dag_is_drawn(outlast: Any) -> None:
 
 def test_the_schema_is_printed(outlast: Any) -> None:
     assert json.loads(outlast("schema").out) == json.loads(orjson.dumps(SCHEMA))
+
+
+def test_a_document_is_started_unless_it_is_wrong(outlast: Any, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    assert run(["migrate", "--url", url]) == 0
+    good, wrong = tmp_path / "good.json", tmp_path / "wrong.json"
+    good.write_bytes(orjson.dumps(flows.nightly.spec.document))
+    node = {"id": "a", "kind": "task", "type": "fetch", "after": ["b"]}
+    wrong.write_bytes(orjson.dumps({"name": "wrong", "nodes": [node]}))
+    refused = outlast("start", str(wrong), "--url", url)
+    assert refused.code != 0
+    assert "missing_timeout" in refused.err
+    assert "unknown_dependency" in refused.err
+    done = outlast("start", str(good), "--id", "n-1", "--input", '"https://a"', "--url", url, "--json")
+    assert done.code == 0, done.err
+    assert orjson.loads(done.out)["dag"] == "nightly"
+    assert run(["describe", "n-1", "--url", url, "--json"]) == 0
+    assert outlast("start", str(good), "--timeout", "5s", "--url", url).code == 2
