@@ -8,10 +8,12 @@ from tests.type_checkers import assert_mypy_finds, assert_pyright_finds
 
 SNIPPET = """\
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, assert_type
 
-from outlast import Client, RetryPolicy, Worker, activity, workflow
-from outlast_dag import DagBuilder, DagDefinition, NodeFailure
+from outlast import Client, RetryPolicy, Worker, WorkflowHandle, activity, workflow
+from outlast_dag import DagBuilder, DagDefinition, Decision, DetachedChild, NodeFailure
+from outlast_dag import approval, approve, child, last, repeat, sleep, wait_for
 from outlast_dag import all_of, dag, each, exists, group, is_in, none_of, or_else, step
 
 
@@ -90,6 +92,60 @@ def misused(url: str) -> float:
     step(fetch, timeout=5, on_failure=lambda failure: step(fetch, timeout=5)(failure.item))(url)  # error
     step(fetch, timeout=5, compensate_when="ever")(url)  # error
     return 1.0
+
+
+@dataclass
+class Paid:
+    order: int
+    at: datetime
+
+
+@workflow.defn
+async def ship(order: int) -> str:
+    return str(order)
+
+
+@dag(timeout=60)
+def selling(order: int) -> str | None:
+    paid = wait_for("paid", result=Paid, timeout=5, match=lambda paid: paid.order == order)
+    assert_type(paid, Paid)
+    assert_type(wait_for("paid", result=Paid, timeout=5, on_timeout=None), Paid | None)
+    assert_type(wait_for("any", timeout=timedelta(hours=1)), Any)
+    pause = sleep(until=paid.at, timeout=60, after=[sleep(5), paid])
+    page = repeat(fetch, timeout=5, until=lambda page: page.ok, max_iterations=3, delay=1)(last("u"))
+    assert_type(page, Page)
+    assert_type(repeat("poll", result=int, until=lambda found: found > 3, max_duration=9, timeout=1)(), int)
+    review = approval("review", timeout=60, on_timeout="fail", after=[pause, page])
+    assert_type(review, Decision)
+    assert_type(child(ship, timeout=9, parent_close_policy="abandon")(order), DetachedChild)
+    assert_type(child("ship", result=bytes, timeout=9)(1, 2), bytes)
+    assert_type(child(nightly, timeout=9, compensate=lambda cost: step(refund, timeout=5)(cost))("u", 5), float)
+    return child(ship, timeout=9, run_when=review.approved)(paid.order)
+
+
+@dag(timeout=60)
+def missold(order: int) -> str:
+    wait_for("paid", result=Paid, timeout=5, match=lambda paid: paid.amount == order)  # error
+    wait_for("paid", result=Paid, timeout=5).amount  # error
+    paid: Paid = wait_for("paid", result=Paid, timeout=5, on_timeout=None)  # error
+    wait_for("paid")  # error
+    sleep("5")  # error
+    sleep(until=paid.at)  # error
+    repeat(fetch, until=lambda page: page.done)("u")  # error
+    repeat(fetch, until=lambda page: page.ok)(last(5))  # error
+    repeat(fetch, max_iterations=5)("u")  # error
+    approval("review")  # error
+    approval("review", timeout=5, on_timeout="later")  # error
+    approval("review", timeout=5).by.upper()  # error
+    child(ship, timeout=5)("1")  # error
+    child(ship, timeout=5, parent_close_policy="adopt")(1)  # error
+    child(fetch, retries=5)("u")  # error
+    return child(ship, timeout=5, parent_close_policy="abandon")(1)  # error
+
+
+async def decide(handle: WorkflowHandle[str]) -> None:
+    assert_type(await approve(handle, "review", decision="reject", comment="no", by="ada"), Decision)
+    await approve(handle, "review", decision="maybe")  # error
 
 
 assert_type(bare, DagDefinition[[], None])

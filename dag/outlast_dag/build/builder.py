@@ -15,8 +15,8 @@ from outlast_dag.build.outputs import Output, Place, last_of, or_else, parameter
 from outlast_dag.build.sources import source_line, users_frame, users_line
 from outlast_dag.build.steps import (
     Activity,
-    ChildOptions,
     Condition,
+    DetachedOptions,
     MapOptions,
     NodeOptions,
     PlanOptions,
@@ -28,7 +28,7 @@ from outlast_dag.build.steps import (
 from outlast_dag.definition import DagDefinition
 from outlast_dag.run.approvals import Decision
 from outlast_dag.spec.dag import FailurePolicy
-from outlast_dag.spec.nodes import CompensateWhen, Rule, TimeoutDecision
+from outlast_dag.spec.nodes import ClosePolicy, CompensateWhen, Rule, TimeoutDecision
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.options.retry_policy import RetryPolicy
 from outlast_workflow.options.validation import validate_name
@@ -299,18 +299,26 @@ class DagBuilder:
         """
         return last_of(self._draft, first)
 
-    def child(self, id: str, workflow: Any, *args: Any, **options: Unpack[ChildOptions]) -> Handle:
+    def child(
+        self,
+        id: str,
+        workflow: Any,
+        *args: Any,
+        parent_close_policy: ClosePolicy = "terminate",
+        **options: Unpack[DetachedOptions],
+    ) -> Handle:
         """Add a step that runs a workflow as a child, and returns what that returns.
-
-        With ``parent_close_policy="abandon"`` it waits only until the child has started, and returns its ids.
 
         Args:
             id: The node's id.
             workflow: A workflow, another DAG among them, or the name of one.
             *args: Its arguments, as of a task.
-            **options: See :class:`ChildOptions`.
+            parent_close_policy: What happens to it when the DAG's run ends: ``terminate``, ``request_cancel`` or
+                ``abandon``. With the last the step waits only until the child has started, and returns its ids.
+            **options: See :class:`DetachedOptions`.
         """
-        step = new_step(self._draft, "child", workflow, options, users_line(), id=id)
+        given = {**options, "parent_close_policy": parent_close_policy}
+        step = new_step(self._draft, "child", workflow, given, users_line(), id=id)
         step.args = args or None
         return self._handle(step)
 

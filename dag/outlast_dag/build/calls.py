@@ -224,6 +224,19 @@ def child(
     workflow: str,
     /,
     *,
+    parent_close_policy: Literal["abandon"],
+    id: str | None = None,
+    on_failure: Callable[[NodeFailure], DetachedChild] | None = None,
+    compensate: Callable[[DetachedChild], object] | None = None,
+    **options: Unpack[DetachedOptions],
+) -> Callable[..., DetachedChild]: ...
+
+
+@overload
+def child(
+    workflow: str,
+    /,
+    *,
     result: type[T],
     id: str | None = None,
     on_failure: Callable[[NodeFailure], T] | None = None,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypedDict, get_args
+from typing import Any, Final, Literal, TypedDict, get_args
 
 from outlast_activities.definitions import ActivityDefinition
 from outlast_dag.build.auxiliaries import set_when
 from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.outputs import Check
-from outlast_dag.spec.nodes import ClosePolicy, CompensateWhen, ItemFailure, Rule
+from outlast_dag.spec.nodes import CompensateWhen, ItemFailure, Rule
 from outlast_workflow.declare.definitions import definition_of
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.other_names import refuse_unknown
@@ -136,14 +136,14 @@ class DetachedOptions(NodeOptions, total=False):
 
 
 class ChildOptions(DetachedOptions, total=False):
-    """The options of a child workflow.
+    """The options of a child workflow that is waited for: those of one that is not, and this.
 
     Attributes:
-        parent_close_policy: What happens to it when the DAG's run ends: ``terminate`` (the default), ``request_cancel``
-            or ``abandon``. One that is abandoned is not waited for.
+        parent_close_policy: What happens to it when the DAG's run ends: ``terminate`` (the default) or
+            ``request_cancel``. With ``abandon`` it is not waited for.
     """
 
-    parent_close_policy: ClosePolicy
+    parent_close_policy: Literal["terminate", "request_cancel"]
 
 
 @dataclass(frozen=True, slots=True)
