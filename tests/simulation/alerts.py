@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from tests.simulation.programs import ALERTED, draw_call
 from tests.simulation.story import Story
 
+from outlast.alerts import Alert
 from outlast_activities.deadlines import options_of
 from outlast_store.database.sql_text import columns_of, fetch
 from outlast_store.journal.batch import Batch
@@ -30,9 +31,14 @@ SHARES = (0.25, 0.5, 0.75, 1)
 LEADS = (0.5, 1)
 WAITS = (0.05, 0.5, 1.5, 3)
 ENFORCED = "100%"
+CHANNELS = ("oncall", "pager")
 _RUN_KINDS = ("execution", "run", "schedule_to_start")
 _TIMEOUTS = {"execution": "execution_timeout", "run": "run_timeout"}
 _SECOND = 1_000_000
+
+
+async def take(alerts: list[Alert]) -> None:
+    """Be a channel that takes everything."""
 
 
 def has_alerts(seed: int) -> bool:
@@ -106,6 +112,9 @@ def _draw(rng: random.Random, kinds: list[str]) -> Policy:
         policy["kinds"] = [rng.choice(kinds)]
     if rng.random() < 0.5:
         policy["signal"] = ALERTED
+    # Without a draw, so that the rest of the plan stays as it was.
+    if len(policy.get("at", ())) != 1:
+        policy["channels"] = [*CHANNELS][: len(policy.get("before", ())) + 1]
     return policy
 
 
@@ -236,6 +245,35 @@ def check_alerts(connection: Connection, story: Story) -> Iterator[str]:
         if wanted != ((alert.run_id, alert.alert_id) in told):
             yield f"run {alert.run_id} was to be told of alert {alert.alert_id}: {wanted}, and was not so"
     yield from _check_enforced(connection, story, alerts, policies)
+    yield from _check_deliveries(connection, alerts, policies)
+
+
+def _check_deliveries(
+    connection: Connection, alerts: list[AlertRow], policies: dict[tuple[str, int], Policy]
+) -> Iterator[str]:
+    """Each alert has gone to each channel of its policy by one delivery."""
+    text = (
+        "SELECT r.workflow_id, r.status, h.payload FROM workflow_runs r JOIN history_events h USING (run_id) "
+        "WHERE r.workflow_type = 'outlast.deliver' AND h.seq = 1 AND r.previous_run_id IS NULL"
+    )
+    sent: Counter[tuple[str, str]] = Counter()
+    for workflow_id, status, payload in fetch(connection, text):
+        channel, alert_ids = orjson.loads(payload)["input"]
+        sent.update((alert_id, channel) for alert_id in alert_ids)
+        if status != "completed":
+            yield f"{workflow_id} is {status}"
+    for alert in alerts:
+        wanted = (policies.get((alert.run_id, alert.activity_id)) or {}).get("channels", ())
+        named = orjson.loads(alert.deliveries or "{}")
+        if named.keys() != set(wanted):
+            yield f"alert {alert.alert_id} was to go to {wanted}, and goes to {named}"
+        for channel in wanted:
+            if named.get(channel) is None:
+                # Retention has deleted the delivery.
+                continue
+            if sent[alert.alert_id, channel] != 1:
+                times = sent[alert.alert_id, channel]
+                yield f"alert {alert.alert_id} went to {channel} {times} times"
 
 
 def _copied(story: Story, chain: str | None) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 from tests.simulation import programs
+from tests.simulation.alerts import CHANNELS, take
 from tests.simulation.database import SIMULATED_URL, SimulatedDatabase
 from tests.simulation.faults import Faults
 from tests.simulation.loop import Crashed, SimulatedExecutor, SimulationLoop, Strand
@@ -52,6 +53,8 @@ class Role:
     threads: bool = False
     """Whether commits and reads are handed to (simulated) threads, as on PostgreSQL."""
     retention: RetentionPolicy | None = None
+    delivers: bool = False
+    """Whether its workers deliver alerts."""
     scripts: list[Script] = field(default_factory=list)
 
 
@@ -287,6 +290,7 @@ class Process:
                 graceful_shutdown_timeout=1.0,
                 retention=role.retention if number == 0 else None,
                 queues=role.lines,
+                alert_channels=dict.fromkeys(CHANNELS, take) if role.delivers else None,
             )
             self.workers.append(worker)
             await worker.start()

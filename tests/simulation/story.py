@@ -23,19 +23,27 @@ class Story:
     def __init__(self, connection: Connection, exports: Path | None = None) -> None:
         self.wrong: list[str] = []
         self.events: dict[str, list[Told]] = defaultdict(list)
-        text = "SELECT run_id, type, recorded_at, payload FROM history_events ORDER BY run_id, seq"
+        text = (
+            "SELECT h.run_id, h.type, h.recorded_at, h.payload FROM history_events h "
+            "JOIN workflow_runs r USING (run_id) "
+            "WHERE r.workflow_type <> 'outlast.deliver' ORDER BY h.run_id, h.seq"
+        )
         for run_id, kind, recorded_at, payload in fetch(connection, text):
             self.events[run_id].append((kind, recorded_at, orjson.loads(payload)))
         self.chains: dict[str, list[str]] = defaultdict(list)
         """The runs of each chain, in order, by the first one."""
         self.chains_of: dict[str, list[str]] = defaultdict(list)
         self.open: list[tuple[str, str]] = []
-        text = "SELECT first_run_id, run_number, run_id, workflow_id, closed_at FROM workflow_runs"
+        text = (
+            "SELECT first_run_id, run_number, run_id, workflow_id, closed_at FROM workflow_runs "
+            "WHERE workflow_type <> 'outlast.deliver'"
+        )
         runs = {row[2]: row for row in fetch(connection, text)}
         self.open = [(row[3], row[2]) for row in sorted(runs.values()) if row[4] is None]
         self.activities = fetch(
             connection,
-            "SELECT run_id, activity_id, attempt FROM activity_executions WHERE status = 'completed'",
+            "SELECT run_id, activity_id, attempt FROM activity_executions WHERE status = 'completed' "
+            "AND activity_type <> 'outlast.deliver'",
         )
         self.deleted: set[str] = set()
         """The first runs of the chains that retention has taken, if only in part."""
@@ -56,6 +64,9 @@ class Story:
 
     def _exported(self, document: dict[str, Any], runs: dict[str, Any]) -> None:
         run = document["run"]
+        if run["workflow_type"] == "outlast.deliver":
+            # Deliveries of alerts have a verdict of their own.
+            return
         run_id = run["run_id"]
         events = [(one["type"], from_iso(one["recorded_at"]), one["payload"]) for one in document["events"]]
         if run_id in runs:

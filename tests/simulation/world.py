@@ -192,6 +192,7 @@ class World:
                     lease=lease,
                     interval=interval,
                     threads=rng.random() < 0.5,
+                    delivers=has_alerts(self.seed),
                     retention=retention if rng.random() < 0.7 else None,
                     lines=self.queues.draw_lines() if number else None,
                     twin=self.queues.draw_twin(),

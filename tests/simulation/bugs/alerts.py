@@ -14,6 +14,7 @@ from outlast_store.alerts.marks import marks_of_run
 from outlast_store.schema import tables
 from outlast_store.schema.rows import AlertTimerRow
 from outlast_store.transitions import run_ends
+from outlast_store.transitions.alerts import deliveries
 from outlast_store.transitions.alerts.firing import tell
 from outlast_watchdog import alerts
 from outlast_workflow.options.alerts import ENFORCED, AlertPolicy
@@ -126,3 +127,28 @@ def alerts_are_told_twice(stack: ExitStack) -> None:
         return fired
 
     patch(stack, alerts.FireAlerts, "apply", wrong)
+
+
+@bug
+def alerts_are_delivered_twice(stack: ExitStack) -> None:
+    """Each alert gets a delivery by whoever fires it, and another one when the batch is written."""
+    right = deliveries.Deliveries.add
+
+    def wrong(self: Any, alert: Any, channels: Any) -> None:
+        right(self, alert, channels)
+        self._last.clear()
+        right(self, alert, channels)
+
+    patch(stack, deliveries.Deliveries, "add", wrong)
+
+
+@bug
+def deliveries_are_lost(stack: ExitStack) -> None:
+    """An alert names its deliveries, and the second of a batch is never started."""
+    right = deliveries.Deliveries.start
+
+    def wrong(self: Any, fired: Any) -> None:
+        self._all = self._all[:1]
+        right(self, fired)
+
+    patch(stack, deliveries.Deliveries, "start", wrong)
