@@ -270,6 +270,14 @@ def test_lists_can_be_undone_and_replaced() -> None:
     assert [args for name, args in tried.calls if name.startswith("refund")] == [({"id": 1},)]
 
 
+def test_a_list_that_is_divided_among_children_cannot_be_undone() -> None:
+    def divided(flow: DagBuilder) -> None:
+        paid = flow.each("paid", charge, [1, 2], chunks_of=1)
+        paid.compensate(flow.each("undo", refund_paid, paid, max_items=2))
+
+    assert built(divided, reserve=100) == [("bad_option", "paid")]
+
+
 def nullable(name: str) -> list[str]:
     return [problem.kind for problem in DAGS[name].warnings]
 

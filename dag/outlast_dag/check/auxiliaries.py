@@ -27,6 +27,13 @@ def auxiliary_findings(spec: DagSpec) -> Iterator[Finding]:
                 f"waits for the signal {node.event!r}, which cancels the run",
                 "give one of them another name",
             )
+        if isinstance(node, Map) and node.chunks_of is not None and node.compensate is not None:
+            yield Finding(
+                "bad_option",
+                index,
+                "is divided among children, and what a child has done that failed could not be undone",
+                "take chunks_of away, or let its activity undo what it does",
+            )
         for name in (node.on_failure, node.compensate):
             if name is None:
                 continue
