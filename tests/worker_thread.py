@@ -27,6 +27,8 @@ def worker_in_a_thread(url: str, **options: Any) -> Generator[None]:
     thread = threading.Thread(target=lambda: asyncio.run(work()))
     thread.start()
     assert started.wait(30)
-    yield
-    loops[0].call_soon_threadsafe(over.set)
-    thread.join()
+    try:
+        yield
+    finally:
+        loops[0].call_soon_threadsafe(over.set)
+        thread.join()
