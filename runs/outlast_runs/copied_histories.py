@@ -24,6 +24,7 @@ from outlast_store.transitions.new_runs import new_seed
 from outlast_store.transitions.parents import adopt_children, find_children
 from outlast_store.transitions.queued_runs import enter_queue
 from outlast_store.transitions.run_deadlines import lower_run_deadline, nearest_deadline
+from outlast_store.transitions.run_ends import Ended, open_run
 from outlast_workflow.errors.refusals import ResetRefusedError
 from outlast_workflow.history.events import (
     WorkflowDeadlineLowered,
@@ -90,7 +91,7 @@ class CopiedHistory(BaseChange):
         self.children: Mapping[int, RunRow] = {}
 
     def check(self, batch: Batch, run: RunRow) -> None:
-        """Check what the new run needs; nothing is written.
+        """Check what the new run needs. Nothing is written but deadlines of children that have passed.
 
         Raises:
             ResetRefusedError: The execution deadline has passed, the run is being deleted, or a child has changed.
@@ -115,7 +116,8 @@ class CopiedHistory(BaseChange):
                 raise being_deleted(run)
         if self.plan.children:
             last_runs = {command_id: child.run_id for command_id, child in self.plan.children.items()}
-            self.children = find_children(batch, last_runs, fork=self.fork)
+            found = find_children(batch, last_runs, fork=self.fork)
+            self.children = {command_id: _enforced(batch, child) for command_id, child in found.items()}
 
     def queue_of(self, run: RunRow) -> str | None:
         """Return the queue of the new run."""
@@ -213,6 +215,16 @@ class CopiedHistory(BaseChange):
             batch.add_timer(row.run_id, timer.command_id, timer.fire_at, timer.summary)
         if self.children:
             adopt_children(batch, row, self.children)
+
+
+def _enforced(batch: Batch, child: RunRow) -> RunRow:
+    """Return the last run of a child's chain, once a deadline of it that has passed is enforced."""
+    found = open_run(batch, child)
+    if isinstance(found, Ended) and found.passed is not None and found.next_run_id is not None:
+        following = batch.run(found.next_run_id)
+        assert following is not None
+        return following
+    return child
 
 
 def _iso(us: int | None) -> str | None:
