@@ -78,7 +78,9 @@ def judge(
 def check_prefixes(connection: Connection) -> Iterator[str]:
     """A run may leave memory after any workflow task: what it asks for after a replay is what it asked for."""
     definition = definition_of(Program.run)
-    for (run_id,) in fetch(connection, "SELECT run_id FROM workflow_runs ORDER BY run_id"):
+    for (run_id,) in fetch(
+        connection, "SELECT run_id FROM workflow_runs WHERE workflow_type = 'Program' ORDER BY run_id"
+    ):
         rows = read_history(connection, run_id)
 
         def machine(run_id: str = run_id) -> WorkflowMachine:
