@@ -96,7 +96,7 @@ async def test_of_several_last_steps_the_output_is_an_object(engine: MakeEnviron
     plans["g"] = {"nodes": [task("a", "x"), task("b", "y")]}
     async with engine(workflows=[agent, helper], activities=ACTIVITIES) as env:
         assert await env.client.execute(agent, "g") == "told {'a': 'found x', 'b': 'found y'}"
-        plans["g"]["output"] = {"of": "b"}
+        plans["g"] = {**plans["g"], "output": {"of": "b"}}
         assert await env.client.execute(agent, "g") == "told found y"
 
 

@@ -150,7 +150,9 @@ def repeat_of(step: Step, draft: Draft, common: dict[str, Any], args: tuple[Valu
         "delay": ("bad_repeat", partial(duration_seconds, "delay")),
     }
     # What is wrong is told once: it stands for a bound all the same.
-    fields = {**dict.fromkeys(step.fields.keys() & {"max_iterations"}, 1), **_checked(step, draft, checks)}
+    fields = _checked(step, draft, checks)
+    if "max_iterations" in step.fields:
+        fields.setdefault("max_iterations", 1)
     until = fields.pop("until", None)
     if until is None:
         draft.problem(
