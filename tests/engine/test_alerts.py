@@ -417,3 +417,17 @@ async def test_an_attempt_that_ends_takes_its_marks_along(
             ("start_to_close", "50%", 2),
             ("after", "+130s", None),
         ]
+
+
+@workflow.defn
+async def locally() -> None:
+    await workflow.execute_local_activity(stuck, alerts=AlertPolicy(at=[0.5]))
+
+
+async def test_an_alert_of_a_local_activity_names_the_task_queue_of_its_users(engine: MakeEnvironment) -> None:
+    async with engine(workflows=[locally], activities=[stuck]) as env:
+        handle = await env.client.start(locally, id="l")
+        await env.sleep(60)
+        [alert] = (await handle.describe()).alerts.fired
+        assert alert.task_queue == "default"
+        await handle.terminate()

@@ -166,7 +166,7 @@ def alert_of(
         run_id=run.run_id,
         workflow_type=run.workflow_type,
         activity_type=None if activity is None else activity.activity_type,
-        task_queue=run.task_queue if activity is None else activity.task_queue,
+        task_queue=run.task_queue if activity is None else activity.public_task_queue,
         deadline_at=timer.deadline_at,
         due_at=timer.due_at,
         fired_at=now,
