@@ -10,6 +10,7 @@ from tests.dashboard.conftest import Served
 
 from outlast import AlertPolicy, Every, StartOptions
 from outlast.watchdog import TaskWatchdog
+from outlast_dashboard.encoded_paths import quoted
 
 SECRET = "s3cret"
 POLICY = AlertPolicy(at=[0.5], after=[0.001])
@@ -208,3 +209,17 @@ async def test_the_page_of_what_fires_when_leads_from_page_to_page(served: Serve
     watchdog = (await served.web.get("/watchdog")).text
     assert '<a href="/schedules/nightly">nightly</a>' in watchdog
     assert 'href="/upcoming"' in watchdog
+
+
+async def test_the_pages_show_how_far_an_alert_is_on_its_way(served: Served) -> None:
+    policy = AlertPolicy(after=[0.001], channels=["oncall"])
+    await served.client.start("Waiting", SECRET, id="w-1", options=StartOptions(alerts=policy))
+    watchdog = TaskWatchdog(served.client)
+    while not (await served.client.alerts.list()).alerts:
+        await watchdog.run_pass()
+    [alert] = await alerts(served)
+    [delivery] = alert["deliveries"]
+    assert (delivery["channel"], delivery["delivered_at"]) == ("oncall", None)
+    link = f'<a href="/workflows/{quoted(delivery["workflow_id"])}">under way</a>'
+    for page in ("/workflows/w-1", "/alerts"):
+        assert f"oncall: {link}" in (await served.web.get(page)).text, page

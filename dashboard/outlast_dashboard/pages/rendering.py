@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse
 from outlast import __version__
 from outlast.text.dag_words import firing_words, state_words, waits_words
 from outlast.text.wording import capped, clock, counted, label, progress_words, words
+from outlast.visibility.alerts import how_far
 from outlast_dashboard.encoded_paths import quoted
 from outlast_dashboard.security.principals import ANYONE_HERE, Principal, Scope
 from outlast_dashboard.web import web_of
@@ -250,6 +251,7 @@ for _filter in (
         state_words,
         waits_words,
         firing_words,
+        how_far,
     ),
 ):
     _filters[_filter.__name__] = _filter

@@ -221,10 +221,11 @@ def alerts_view(
 
 def delivery_words(alert: Alert) -> str:
     """Return how far the deliveries of an alert are: ``oncall: delivered``; empty where it goes to no channel."""
-    return ", ".join(f"{one.channel}: {_how_far(one)}" for one in alert.deliveries)
+    return ", ".join(f"{one.channel}: {how_far(one)}" for one in alert.deliveries)
 
 
-def _how_far(one: AlertDelivery) -> str:
+def how_far(one: AlertDelivery) -> str:
+    """Return how far a delivery is, in words."""
     if one.status is None:
         return "deleted"
     if one.status is RunStatus.COMPLETED:
