@@ -120,7 +120,10 @@ def instant_of(words: str, moment: Any, *, field: str | None = None) -> int:
         raise InvalidOptionError(f"{words} must be a datetime, not {type(moment).__name__}", field=name)
     try:
         return from_datetime(moment.astimezone(UTC) if moment.tzinfo is not None else moment)
-    except (ValueError, OverflowError) as error:
+    except OverflowError:
+        where = "before the year 1" if moment.year == 1 else "after the year 9999"
+        raise InvalidOptionError(f"{words} lies {where}: give another one", field=name) from None
+    except ValueError as error:
         raise InvalidOptionError(f"{words}: {error}", field=name) from None
 
 
