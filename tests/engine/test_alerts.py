@@ -424,7 +424,9 @@ async def locally() -> None:
     await workflow.execute_local_activity(stuck, alerts=AlertPolicy(at=[0.5]))
 
 
-async def test_an_alert_of_a_local_activity_names_the_task_queue_of_its_users(engine: MakeEnvironment) -> None:
+async def test_an_alert_of_a_local_activity_names_the_task_queue_of_its_users(
+    engine: MakeEnvironment,
+) -> None:
     async with engine(workflows=[locally], activities=[stuck]) as env:
         handle = await env.client.start(locally, id="l")
         await env.sleep(60)
