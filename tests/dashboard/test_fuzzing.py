@@ -39,7 +39,7 @@ request-timeout = 70  # a request may wait for a minute
 # What the document can't say (one field against another, an id that is taken) is told as 409 or 422.
 # A timeout of a query may be as short as one likes: 408.
 positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 408, 409, 422]
-# An address may fit two paths (/schedules/preview and /schedules/{schedule_id}): then it allows the methods of both.
+# An address may fit two paths (/schedules/preview and /schedules/ID): then it allows the methods of both.
 allow_header_conformance.enabled = false
 """
 
