@@ -1,0 +1,21 @@
+"""Documents of the Serverless Workflow DSL 1.x (the Open Workflow Specification): checked, and compiled to plans.
+
+It needs the extra ``serverless``.
+"""
+
+from importlib.util import find_spec
+
+if find_spec("jsonschema_rs") is None or find_spec("ruamel") is None or find_spec("semver") is None:
+    raise ModuleNotFoundError(
+        "documents need the extra 'serverless': in a clone, pip install '.[serverless]'", name="ruamel.yaml"
+    )
+
+from outlast_serverless.documents.document import Document
+from outlast_serverless.documents.versions import latest
+from outlast_serverless.graph import graph
+from outlast_serverless.plan.model import Plan
+from outlast_serverless.rules.jq_text import Checker
+from outlast_workflow.errors import InvalidDocumentError
+from outlast_workflow.errors.options import DocumentProblem
+
+__all__ = ["Checker", "Document", "DocumentProblem", "InvalidDocumentError", "Plan", "graph", "latest"]
