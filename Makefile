@@ -26,7 +26,7 @@ check: $(STAMP) ## Check format, lint, types, import floors and docs
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: $(STAMP) browser ## Run the tests, on SQLite and PostgreSQL, three at a time
 	$(BIN)/pytest -n 3 --dist worksteal
@@ -58,7 +58,7 @@ browser: ## Install the browser that the dashboard's tests use, where there is n
 
 # Each night has seeds of its own; what a seed finds is found again by its number.
 nightly: $(STAMP) browser ## Run the long tests and the long simulation: hours
-	$(BIN)/pytest -m nightly -n 3 --dist worksteal --hypothesis-profile exploring
+	$(BIN)/pytest -m nightly -o faulthandler_timeout=7200 -n 3 --dist worksteal --hypothesis-profile exploring
 	$(BIN)/python -m tests.simulation --seeds 100000 --processes $$(getconf _NPROCESSORS_ONLN) \
 		--first $$(( $$(date +%s) / 86400 % 1000 * 100000 ))
 

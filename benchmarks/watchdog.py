@@ -137,7 +137,7 @@ def due(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str
 
 def live(databases: Databases, backend: Backend, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
     """Measure lateness with a live worker."""
-    counts = {"timers": sizes.timers, "activities": sizes.activities}
+    counts = {"timers": sizes.timers, "activities": sizes.activities, "alerts": sizes.activities}
     say(f"{backend}: {counts} over {SPREAD_S:g} s")
     with databases.fresh(backend) as url:
         found = measured("benchmarks.watchdog_lateness", url, json.dumps(counts), sizes.lead_s)

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.measuring import expect, percentile
 from benchmarks.processes import resident_mib, threads
 from benchmarks.tuning import tune
-from outlast import activity, workflow
+from outlast import AlertPolicy, activity, workflow
 from outlast.client.client import Client
 from outlast.errors import WorkflowTimeoutError
 from outlast.worker.worker import Worker
@@ -58,6 +58,12 @@ async def waits_for_ever() -> None:
     await asyncio.sleep(86_400)
 
 
+@workflow.defn
+async def waits_for_an_alert() -> None:
+    """Wait until an alert says that it was fired."""
+    await workflow.receive("told", result_type=dict)
+
+
 async def start_all(client: Client, plans: Sequence[tuple[str, float]]) -> None:
     """Start the plan's workflows (kind, when its deadline is to be), some at a time."""
 
@@ -67,6 +73,9 @@ async def start_all(client: Client, plans: Sequence[tuple[str, float]]) -> None:
             await client.start(waits_for_a_timer, left)
         elif kind == "activities":
             await client.start(waits_for_an_activity, left)
+        elif kind == "alerts":
+            alerts = AlertPolicy(after=[left], signal="told")
+            await client.start(waits_for_an_alert, options=StartOptions(alerts=alerts))
         else:
             await client.start(waits_for_ever, options=StartOptions(run_timeout=left))
 
@@ -79,7 +88,7 @@ async def measure(url: str, counts: dict[str, int], lead_s: float) -> dict[str, 
     async with await Client.connect(url) as client:
         worker = Worker(
             client,
-            workflows=[waits_for_a_timer, waits_for_an_activity, waits_for_ever],
+            workflows=[waits_for_a_timer, waits_for_an_activity, waits_for_an_alert, waits_for_ever],
             activities=[never_ends],
             max_concurrent_activities=counts.get("activities", 0) + 1,
         )
@@ -122,7 +131,10 @@ EVENTS = {"timers": "TimerFired", "activities": "ActivityTimedOut", "runs": "Wor
 
 
 async def latenesses(client: Client, kind: str) -> list[float]:
-    """Return by how many milliseconds each event came after its deadline."""
+    """Return by how many milliseconds each event came after its deadline, or each alert after its mark."""
+    if kind == "alerts":
+        fired = await client.runtime.read(fetch, "SELECT fired_at - due_at FROM alerts", ())
+        return [late / 1000 for (late,) in fired]
     text = "SELECT recorded_at, payload FROM history_events WHERE type = ?"
     rows = await client.runtime.read(fetch, text, (EVENTS[kind],))
     late: list[float] = []

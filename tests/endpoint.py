@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import ipaddress
 import ssl
-from collections.abc import AsyncGenerator, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -48,6 +49,13 @@ class Endpoint:
 
     def url(self, scheme: str = "http", host: str = "127.0.0.1") -> str:
         return f"{scheme}://{host}:{self.port}/hooks?token=hidden"
+
+    def wait(self, found: Callable[[Request], bool], timeout: float = 60) -> None:
+        """Wait, in another thread than the endpoint's, until a request is there that is meant."""
+        deadline = time.monotonic() + timeout
+        while not any(found(request) for request in tuple(self.requests)):
+            assert time.monotonic() < deadline, f"none of {len(self.requests)} requests is the one"
+            time.sleep(0.05)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         place = min(self.connections, len(self.behaviours) - 1)

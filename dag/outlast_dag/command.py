@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from getpass import getuser
 from typing import Annotated, Any
 
 import orjson
@@ -12,6 +11,7 @@ import typer
 
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError, Exit
+from outlast.cli.common.login import login_name
 from outlast.cli.common.options import AsJson, Codec, RunId, Timeout, Url, WorkflowId
 from outlast.cli.common.output import document, show
 from outlast.cli.common.user_code import import_module
@@ -31,7 +31,7 @@ from outlast_dag.run_commands import list_served, read_file, show_run, start_doc
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.schema import SCHEMA
 from outlast_workflow.errors import DagValidationError, InvalidOptionError
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.dags import DagApprovalError, Problem
 
 app = typer.Typer(
     help="Check and draw DAGs, show their runs, and decide their approvals.",
@@ -137,19 +137,28 @@ def approve(
 ) -> None:
     """Approve what a run of a DAG waits for, or reject it. The first decision counts."""
     longest = waiting_time(timeout)
+    who = by or login_name()
 
     async def work(client: Client) -> None:
         handle = client.handle(workflow_id, run_id=run_id)
         await tell_lacks(client, workflow_id, run_id)
-        made = await decide(
-            handle,
-            node,
-            decision="reject" if reject else "approve",
-            comment=comment,
-            by=by or getuser(),
-            id=update_id,
-            timeout=longest,
-        )
+        try:
+            made = await decide(
+                handle,
+                node,
+                decision="reject" if reject else "approve",
+                comment=comment,
+                by=who,
+                id=update_id,
+                timeout=longest,
+            )
+        except DagApprovalError as error:
+            if update_id is None or error.closed:
+                raise
+            # An update's id keeps its first answer.
+            raise CommandFailedError(
+                f"{error}; this answer stays with --id {update_id}, so decide with another one"
+            ) from error
         if json:
             document({"workflow_id": workflow_id, "node": node, **asdict(made)})
         else:

@@ -28,7 +28,7 @@ async def approve(
         decision: ``approve`` or ``reject``.
         comment: What to say about it; a part of what the node returns.
         by: Who decides. Whoever comes later is told.
-        id: A key of your own: to decide again with the same id returns the same decision.
+        id: A key of your own: to decide again with the same id has the same answer, be it the decision or a refusal.
         timeout: Seconds to wait for the run to take it; without limit if ``None``.
 
     Raises:

@@ -21,11 +21,12 @@ from outlast.cli.workflows.endings import print_result
 from outlast.client.client import Client
 from outlast.text.parsing import waiting_time
 from outlast.visibility.views import View, WorkerSummary
-from outlast_dag.check.report import report
+from outlast_dag.check.checks import MAX_LEVELS
 from outlast_dag.description.describing import describe
-from outlast_dag.run.documents import any_dag
+from outlast_dag.run.documents import any_dag, document_problems
 from outlast_dag.spec.dag import SHOWN_DIGITS, DagSpec
 from outlast_dag.spec.reading import read_spec
+from outlast_workflow.data.writing import is_deep
 from outlast_workflow.errors import DagValidationError, InvalidOptionError
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 
@@ -74,7 +75,7 @@ def start_document(
         )
     options, arguments, longest = start.options(), input_values(input), waiting_time(timeout)
     spec = read_file(file)
-    problems = report(spec).errors
+    problems = document_problems(spec, len(arguments))
     if problems:
         raise DagValidationError(spec.name, problems)
 
@@ -99,15 +100,20 @@ def read_file(file: str) -> DagSpec:
     """Return the spec that a file describes.
 
     Raises:
-        InvalidOptionError: The file cannot be read, or is not JSON.
+        InvalidOptionError: The file cannot be read, is not JSON, or is nested too deeply.
         DagValidationError: Its form is wrong.
     """
     try:
-        read = orjson.loads(Path(file).read_bytes())
+        data = Path(file).read_bytes()
+        read = orjson.loads(data)
     except OSError as error:
         raise InvalidOptionError(f"{file} cannot be read: {error.strerror}", field="file") from None
     except orjson.JSONDecodeError as error:
         raise InvalidOptionError(f"{file} is not JSON: {error}", field="file") from None
+    if is_deep(data, MAX_LEVELS):
+        raise InvalidOptionError(
+            f"{file} is nested deeper than {MAX_LEVELS} levels: make its values flatter", field="file"
+        )
     return read_spec(read)
 
 

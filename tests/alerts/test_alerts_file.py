@@ -64,10 +64,10 @@ def test_a_file_has_channels_and_rules(tmp_path: Path, monkeypatch: pytest.Monke
         (
             "[channels.a]\nurl = 5\n[channels.b]\nweb = 'x'\n[[rules]]\nat = 0.8\n[other]\n",
             [
+                "other: there is no such table: there are channels, rules",
                 "channels.a.url: Input should be a valid string",
-                "channels.b.web: Extra inputs",
+                "channels.b.web: there is no such setting: there are url, function, secret_env",
                 "rule 1 at: Input should be a valid list",
-                "other: Extra inputs",
             ],
         ),
         (
@@ -76,9 +76,21 @@ def test_a_file_has_channels_and_rules(tmp_path: Path, monkeypatch: pytest.Monke
                 "[channels.c]\nfunction = 'x:y'\ntimeout = 5\n"
             ),
             [
-                "channels.a: Value error, give either url or function",
+                "channels.a: give either url or function",
                 "channels.b:",
-                "channels.c: Value error, a function",
+                "channels.c: a function",
+            ],
+        ),
+        (
+            (
+                "[channels.a]\nfunctoin = 'pager:page'\n[channels.b]\nurl = 'http://b.example'\n"
+                "[[rules]]\natt = [1]\nworkflow_type = 'x'\n[[rules]]\nworkflow_type = 'x'\nafter = ['2 parsecs']\n"
+            ),
+            [
+                "channels.a.functoin: there is no such setting: did you mean function?",
+                "channels.b: the webhook's url must begin with https",
+                "rule 1 att: there is no such setting: did you mean at?",
+                "rule 2: alerts after",
             ],
         ),
         (

@@ -125,7 +125,7 @@ async def test_an_answer_that_has_no_end_is_an_answer() -> None:
 
 @pytest.mark.parametrize(
     ("wait", "seconds"),
-    [("120", 120), ("99999999999", 3600), ("soon", None), ("-1", None), (None, 60), ("0", 0)],
+    [("120", 120), ("99999999999", 3600), ("soon", None), ("-1", None), (None, 60), ("0", 5), ("1", 5)],
 )
 async def test_retry_after_is_obeyed(wait: str | None, seconds: float | None) -> None:
     if wait is None:
@@ -133,6 +133,17 @@ async def test_retry_after_is_obeyed(wait: str | None, seconds: float | None) ->
     async with endpoint(f"503 retry-after: {wait}\r\n") as there:
         found = (await refused(near(there.url()))).next_retry_delay
         assert found == seconds or (seconds == 60 and 55 < (found or 0) < 62)
+
+
+@pytest.mark.parametrize(
+    "wait", ["\xe9", "Mon, 01 Jan 99999999999999999999999 00:00:00 GMT", "Mon, 00 Jan 0000 00:00:00 GMT"]
+)
+async def test_a_retry_after_that_means_nothing_decides_nothing(wait: str) -> None:
+    async with endpoint(f"204 retry-after: {wait}\r\n") as there:
+        await post(near(there.url()))
+    async with endpoint(f"400 retry-after: {wait}\r\n") as there:
+        error = await refused(near(there.url()))
+        assert (error.non_retryable, error.next_retry_delay) == (True, None)
 
 
 async def test_tls_is_checked_against_the_name(tmp_path: Path) -> None:
@@ -221,6 +232,11 @@ async def test_what_is_not_public_is_not_asked() -> None:
         ("64:ff9b::808:808", True),
         ("2002:7f00:1::", False),
         ("2001:0:53aa:64c:0:0:80ff:fffe", False),
+        ("::127.0.0.1", False),
+        ("::ffff:0:127.0.0.1", False),
+        ("64:ff9b:1::a00:1", False),
+        ("fec0::1", False),
+        ("5f00::1", False),
     ],
 )
 def test_public_addresses(address: str, public: bool) -> None:

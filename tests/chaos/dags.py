@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from tests.chaos.transfers import LEASE_S, Workers
 
-from outlast import Client, RetryPolicy, Worker, activity, workflow
+from outlast import Client, RetryPolicy, StructuralLimits, Worker, activity, workflow
 from outlast.errors import OutlastError
+from outlast_activities import attempts
 from outlast_dag import (
     DagDefinition,
     approval,
@@ -34,6 +35,7 @@ from outlast_dag import (
     wait_for,
 )
 
+MANY: Final = 10_000
 OFTEN: Final = RetryPolicy(initial_interval=0.05, max_interval=0.2, max_attempts=100)
 OPTIONS: Final = {
     "start_to_close_timeout": 5,
@@ -202,8 +204,9 @@ async def _talk(client: Client) -> None:
 
 
 async def work(url: str) -> None:
-    """Be the worker."""
-    async with await Client.connect(url) as client:
+    """Be the worker, without a limit of deaths: too many end an activity or a run, which is not what this is about."""
+    attempts.MOST_RESCUES = MANY
+    async with await Client.connect(url, limits=StructuralLimits(owner_losses=MANY)) as client:
         worker = Worker(
             client,
             workflows=[*DAGS, doubles],

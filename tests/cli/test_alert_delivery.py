@@ -77,9 +77,7 @@ def test_a_watchdog_delivers_with_no_worker_alive(
     # The first request of all is refused for good, whichever it is.
     codes = [outlast("alerts", "test", "oncall", "--json").code for _ in range(2)]
     assert codes[-1] == 0
-    # A report is printed after each pass that did something, and the delivery follows.
-    while not any(one["workflow_id"] == "w" for request in there.requests for one in request.alerts):
-        watchdog.line()
+    there.wait(lambda request: any(one["workflow_id"] == "w" for one in request.alerts))
     for request in there.taken:
         Verifier(SECRET).verify(request.body, request.headers)
     [alert] = outlast("alerts", "list", "--json").lines

@@ -96,3 +96,25 @@ def test_an_alert_is_acknowledged_once(outlast: Command, fired: None) -> None:
     assert {one["alert_id"] for one in seen} == {first, second}
     assert len(outlast("alerts", "list", "--unacknowledged", "--json").lines) == 1
     assert "ada" in outlast("alerts", "list").out
+
+
+def test_whoever_acknowledges_has_a_name(
+    outlast: Command, fired: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, _ = (one["alert_id"] for one in outlast("alerts", "list", "--json").lines)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LOGNAME", "ada")
+    assert outlast("alerts", "ack", first, "--json").json["acknowledged_by"] == "ada"
+    monkeypatch.delenv("LOGNAME")
+
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    # A container may run under a number that no user has.
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    for command in (("alerts", "ack", second), ("dag", "approve", "w", "review")):
+        refused = outlast(*command)
+        assert (refused.code, refused.out) == (2, "")
+        assert "give --by" in refused.err
+    assert outlast("alerts", "ack", second, "--by", "bob").code == 0

@@ -40,6 +40,10 @@ def test_an_approval_is_decided_once(outlast: Command, url: str, rejected: bool)
         done = outlast("dag", "approve", "release-1", "reviews")
         assert done.code == 1
         assert "reviews does not wait for a decision" in done.err
+        for node in ("reviews", "review"):
+            kept = outlast("dag", "approve", "release-1", node, "--id", "early")
+            assert kept.code == 1
+            assert "stays with --id early, so decide with another one" in kept.err
         options = ["--reject"] if rejected else ["--by", "ada", "--comment", "go", "--id", "mine"]
         done = outlast("dag", "approve", "release-1", "review", *options)
         assert done.code == 0, done.err

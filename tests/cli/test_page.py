@@ -70,4 +70,6 @@ def test_each_option_says_what_it_does() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"demo"}))
 def test_each_command_takes_a_url_and_speaks_json(name: str) -> None:
-    assert ({"--json"} if name in ("check", "dag") else {"--url", "--json"}) <= options_of(COMMANDS[name])
+    assert ({"--json"} if name in ("check", "dag", "serverless") else {"--url", "--json"}) <= options_of(
+        COMMANDS[name]
+    )

@@ -105,7 +105,7 @@ OPTIONS = (
     *("--execution-timeout", "2h", "--run-timeout", "1h", "--start-delay", "5s", "--priority", "2"),
     *("--queue", "reports", "--partition-key", "eu", "--schedule-to-start-timeout", "10m"),
     *("--memo", '{"team": "blue"}', "--summary", "a report", "--retry-policy", '{"max_attempts": 3}'),
-    *("--attribute", "region=eu", "--alerts", '{"at": [0.8]}'),
+    *("--attribute", "region=eu", "--alerts", '{"at": [0.8], "before": ["10m", 5]}'),
 )
 
 
@@ -126,7 +126,7 @@ def test_it_takes_every_option_of_a_start(outlast: Command) -> None:
         "summary": "a report",
         "retry_policy": RetryPolicy(max_attempts=3).to_document(),
         "search_attributes": {"region": "eu"},
-        "alerts": {"at": [0.8]},
+        "alerts": {"at": [0.8], "before": [600, 5]},
     }
     update = ("schedule", "update", "nightly", "--type", "other", "--task-queue", "west", "--priority", "1")
     changed = outlast(*update, "--retry-policy", "", "--run-timeout", "", "--max-runs", "none", "--json")

@@ -198,7 +198,7 @@ def _condition(rng: random.Random, names: list[str], depth: int = 0) -> Any:
     return Compare(op, found, right)
 
 
-def draw_outcome(seed: int, key: Key) -> Outcome:
+def draw_outcome(seed: int | str, key: Key) -> Outcome:
     """How a call ends, the same whenever it is asked."""
     rng = random.Random(f"{seed} {key}")
     if rng.random() < 0.2:

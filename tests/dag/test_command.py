@@ -119,6 +119,16 @@ def test_what_is_no_json_is_bad_usage(outlast: Any, tmp_path: Path) -> None:
     assert (done.code, "is not JSON" in done.err) == (2, True)
 
 
+@pytest.mark.parametrize("command", ["check", "draw", "start"])
+def test_what_is_nested_too_deeply_is_bad_usage(outlast: Any, tmp_path: Path, command: str) -> None:
+    file = tmp_path / "x.json"
+    deep = orjson.loads("[" * 240 + "]" * 240)
+    node = {"id": "a", "kind": "task", "type": "t", "args": [{"is": deep}]}
+    file.write_bytes(orjson.dumps({"name": "x", "nodes": [node]}))
+    done = outlast(command, str(file))
+    assert (done.code, "is nested deeper than 190 levels" in done.err) == (2, True)
+
+
 def test_a_dag_is_drawn(outlast: Any) -> None:
     assert outlast("draw", "tests.dag.flows:nightly").out == (
         "flowchart TD\n"

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.dag.test_counts import calls_of
 
-from outlast.visibility.dags import DagDescription, DagNode
+from outlast.visibility.dags import DagDescription, DagNode, NodeWait
+from outlast.visibility.views import FailureCause
 from outlast_dag import DagBuilder
 from outlast_dag.picture.layout import GAP, HEIGHT, WIDTH, Layout, laid_out
 from outlast_dag.picture.svg import MOST_BOXES, Edge, Figure, folded, svg_of_run, svg_of_spec
-from outlast_workflow.primitives.enums import RunStatus
+from outlast_workflow.primitives.enums import FailureCategory, RunStatus
 
 Graph = tuple[list[str], list[tuple[str, str]]]
 
@@ -160,6 +161,23 @@ def node(name: str, **more: object) -> DagNode:
     return DagNode.model_validate({**given, **more})
 
 
+def run_of(*nodes: DagNode) -> DagDescription:
+    return DagDescription(
+        workflow_id="w",
+        run_id="r",
+        status=RunStatus.RUNNING,
+        name="etl",
+        version="",
+        hash="0" * 64,
+        nodes=nodes,
+        deadline_at=None,
+        left_seconds=None,
+        slack_seconds=None,
+        at_risk=False,
+        described_at=datetime.now(UTC),
+    )
+
+
 def test_a_run_is_drawn_with_its_states() -> None:
     nodes = (
         node("fetch", state="completed", on_failure="instead", critical=True),
@@ -173,22 +191,7 @@ def test_a_run_is_drawn_with_its_states() -> None:
         ),
         node("retry", depends_on=("fetch",), state="backing_off", attempt=2, max_attempts=5),
     )
-    text = svg_of_run(
-        DagDescription(
-            workflow_id="w",
-            run_id="r",
-            status=RunStatus.RUNNING,
-            name="etl",
-            version="",
-            hash="0" * 64,
-            nodes=nodes,
-            deadline_at=None,
-            left_seconds=None,
-            slack_seconds=None,
-            at_risk=False,
-            described_at=datetime.now(UTC),
-        )
-    )
+    text = svg_of_run(run_of(*nodes))
     ElementTree.fromstring(text)
     assert "<style" not in text
     assert 'class="node completed critical"' in text
@@ -196,3 +199,48 @@ def test_a_run_is_drawn_with_its_states() -> None:
     assert "backing off, attempt 2" in text
     assert 'path class="aside"' in text
     assert 'class="track bad"' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("W" * 12, "W" * 12),
+        ("W" * 13, "W" * 11 + "…"),
+        ("n" * 22, "n" * 22),
+        ("n" * 23, "n" * 21 + "…"),
+        ("界" * 64, "界" * 10 + "…"),
+        ("a-long-group/" + "n" * 20, "n" * 20),
+    ],
+)
+def test_a_name_is_shortened_to_what_its_box_has_room_for(name: str, shown: str) -> None:
+    text = svg_of_run(run_of(node(name)))
+    assert f">{shown}</text>" in text
+    assert f"<title>{name}: waiting</title>" in text
+    # Whatever the font is, an inner picture cuts what is still too long.
+    space = "{http://www.w3.org/2000/svg}"
+    inner = ElementTree.fromstring(text).find(f"{space}g/{space}svg")
+    assert inner is not None
+    assert int(inner.attrib["width"]) <= WIDTH
+
+
+def test_a_box_says_what_it_waits_for_and_why_it_failed() -> None:
+    failure = FailureCause(
+        category=FailureCategory.APPLICATION, exception_class="Declined", message="<no> funds"
+    )
+    found = run_of(
+        node(
+            "charge",
+            state="backing_off",
+            last_failure=failure,
+            attempt=2,
+            max_attempts=3,
+            compensate="refund",
+        ),
+        node("refund", waits_for=(NodeWait(kind="undoing", name="charge"),)),
+        node("letter", waits_for=(NodeWait(kind="failure", name="charge"),)),
+    )
+    text = svg_of_run(found)
+    assert "charge: backing off, attempt 2 of 3\nDeclined: &lt;no&gt; funds</title>" in text
+    assert "refund: waiting\nwaits for charge to be undone</title>" in text
+    assert ">undoes charge</text>" in text
+    assert ">if charge fails</text>" in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -144,31 +144,31 @@ def test_the_error_survives_a_history():
 
 
 @pytest.mark.parametrize(
-    "use",
+    ("use", "advice"),
     [
-        "if page.ok: pass",
-        "for row in page.rows: pass",
-        "f'{page.url}'",
-        "str(page)",
-        "len(page.rows)",
-        "page.count + 1",
-        "1 + page.count",
-        "page.url.upper()",
-        "not page.ok",
-        "page.ok and page.url",
-        "3 in page.rows",
-        "[*page.rows]",
-        "{**page}",
-        "{page: 1}",
-        "int(page.count)",
-        "range(page.count)",
-        "page.rows[1:]",
-        "1 < page.count < 3",
-        "with page: pass",
-        "page['x'] = 1",
+        ("if page.ok: pass", "skip_when or run_when"),
+        ("for row in page.rows: pass", "use each"),
+        ("f'{page.url}'", "what computes belongs"),
+        ("str(page)", "what computes belongs"),
+        ("len(page.rows)", "use each"),
+        ("page.count + 1", "what computes belongs"),
+        ("1 + page.count", "what computes belongs"),
+        ("page.url.upper()", "it has no methods"),
+        ("not page.ok", "none_of"),
+        ("page.ok and page.url", "all_of"),
+        ("3 in page.rows", "use is_in"),
+        ("[*page.rows]", "use each"),
+        ("{**page}", "what computes belongs"),
+        ("{page: 1}", "what computes belongs"),
+        ("int(page.count)", "what computes belongs"),
+        ("range(page.count)", "what computes belongs"),
+        ("page.rows[1:]", "what computes belongs"),
+        ("1 < page.count < 3", "all_of"),
+        ("with page: pass", "what computes belongs"),
+        ("page['x'] = 1", "what computes belongs"),
     ],
 )
-def test_a_value_that_is_used_as_if_it_were_known_is_refused_where_it_is_used(use: str):
+def test_a_value_that_is_used_as_if_it_were_known_is_refused_where_it_is_used(use: str, advice: str):
     text = f"def flow():\n    page = step(fetch)('u')\n    lone = step('x')()\n    {use}\n"
     names: dict[str, Any] = {"step": step, "fetch": fetch, "__name__": "using"}
     exec(compile(text, "using.py", "exec", dont_inherit=True), names)
@@ -178,7 +178,27 @@ def test_a_value_that_is_used_as_if_it_were_known_is_refused_where_it_is_used(us
     assert kinds.keys() == {"value_not_known", "missing_timeout"}
     assert kinds["value_not_known"].source == "using.py:4"
     assert kinds["value_not_known"].node == "fetch"
-    assert "skip_when" in kinds["value_not_known"].advice
+    assert advice in kinds["value_not_known"].advice
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("retries", "give retry="),
+        ("retry_policy", "it is called retry here"),
+        ("trigger_rule", "it is called trigger here"),
+        ("execution_timeout", "it is called timeout here"),
+        ("timeuot", "did you mean timeout?"),
+    ],
+)
+def test_an_option_that_a_step_does_not_have_is_told_by_the_name_that_it_has(option: str, advice: str):
+    flow = DagBuilder("flow", timeout=60)
+    flow.task("a", "fetch", timeout=5, **cast("Any", {option: 3}))
+    with pytest.raises(DagValidationError) as refused:
+        flow.build()
+    (problem,) = refused.value.problems
+    assert problem.kind == "bad_option"
+    assert advice in problem.message
 
 
 def test_a_step_outside_a_dag_says_so():

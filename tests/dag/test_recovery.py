@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -190,6 +191,22 @@ def test_what_stands_in_for_a_step_returns_the_same() -> None:
         flow.task("a", charge, 1).on_failure(flow.task("b", mail))
 
     assert built(unlike) == [("type_mismatch", "b")]
+
+
+def test_whoever_follows_the_advice_for_a_reserve_has_no_more_warnings() -> None:
+    def flow(reserve: float | None) -> list[str]:
+        made = DagBuilder("flow", timeout=600, reserve=reserve)
+        paid = made.task("a", charge, 1).with_timeout(4)
+        paid.compensate(made.task("undo", refund_paid).with_timeout(4))
+        return [
+            warning.advice for warning in made.build().warnings if warning.kind == "no_time_to_compensate"
+        ]
+
+    for reserve in (None, 3, 5):
+        (advice,) = flow(reserve)
+        told = re.search(r"reserve=([0-9.]+) or more", advice)
+        assert told is not None
+        assert flow(float(told[1])) == []
 
 
 @pytest.mark.parametrize(

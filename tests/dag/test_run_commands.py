@@ -120,3 +120,18 @@ def test_a_dag_is_drawn_as_a_picture(outlast: Any) -> None:
     several = outlast("dag", "draw", "--svg", "tests.dag.flows:nightly", "tests.dag.flows:hasty")
     assert several.code != 0
     assert "a picture shows one DAG, and 2 are named" in several.err
+
+
+@pytest.mark.parametrize("given", [[], ["1", "2"]])
+def test_a_document_is_started_with_the_arguments_that_it_takes(
+    outlast: Any, url: str, tmp_path: Path, given: list[str]
+) -> None:
+    file = tmp_path / "one.json"
+    node = {"id": "a", "kind": "task", "type": "fetch", "args": [{"param": "x"}]}
+    options = {"start_to_close_timeout": 5}
+    file.write_text(json.dumps({"name": "one", "params": ["x"], "options": options, "nodes": [node]}))
+    inputs = [word for one in given for word in ("--input", one)]
+    done = outlast("dag", "start", str(file), "--id", "one-1", *inputs, "--url", url)
+    assert done.code == 1
+    assert f"wrong_arguments: one() takes 1 argument (x), {len(given)} given" in done.err
+    assert outlast("describe", "one-1", "--url", url).code == 3

@@ -14,6 +14,7 @@ from outlast import ActivityOptions, RetryPolicy
 from outlast_dag import DagValidationError
 from outlast_dag.check.critical_path import critical_path
 from outlast_dag.check.durations import attempts_seconds, duration_of
+from outlast_dag.check.report import report
 from outlast_dag.spec.conditions import Compare, Condition, Exists, Joined
 from outlast_dag.spec.dag import DagSpec, Parameter
 from outlast_dag.spec.nodes import (
@@ -426,3 +427,26 @@ def test_deep_nesting_is_refused_and_not_followed():
 )
 def test_the_schema_requires_timeouts(node: dict[str, Any], takes: bool):
     assert VALIDATOR.is_valid({"name": "x", "nodes": [node]}) is takes
+
+
+@pytest.mark.parametrize("kind", [["task"], {}, None, 5])
+def test_a_kind_that_is_no_text_is_refused(kind: Any):
+    with pytest.raises(DagValidationError, match="kind"):
+        read_spec({"name": "odd", "nodes": [{"id": "a", "kind": kind, "type": "t"}]})
+
+
+@pytest.mark.parametrize("levels", [200, 300, 1000])
+def test_a_spec_that_no_run_could_record_is_refused(levels: int):
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    node = {"id": "a", "kind": "task", "type": "t", "args": [{"is": value}]}
+    spec = read_spec({"name": "deep", "options": {"start_to_close_timeout": 5}, "nodes": [node]})
+    assert [problem.kind for problem in report(spec).errors] == ["too_large"]
+
+
+@pytest.mark.parametrize(("seconds", "kinds"), [(0, True), (0.5, True), (1, False)])
+def test_a_timeout_that_no_run_could_have_is_refused(seconds: float, kinds: bool):
+    node = {"id": "a", "kind": "task", "type": "t", "options": {"start_to_close_timeout": 0.1}}
+    spec = read_spec({"name": "short", "timeout": seconds, "nodes": [node]})
+    assert ["timeout_out_of_range" in {problem.kind for problem in report(spec).errors}] == [kinds]

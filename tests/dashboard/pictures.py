@@ -1,7 +1,7 @@
 """The pictures of the documentation: ``python -m tests.dashboard.pictures docs/images``.
 
-A worker, the dashboard and a browser look at a shop's workflows: orders, an import that reports its progress, one that
-nobody serves.
+A worker, the dashboard and a browser look at a shop's workflows: orders with alerts, an import that reports its
+progress, a DAG that fills the shelves, one that nobody serves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,19 @@ import uvicorn
 from playwright.async_api import async_playwright
 from tests.dashboard.browsing import chromium
 
-from outlast import ApplicationError, Client, RetryPolicy, StartOptions, Worker, activity, workflow
+from outlast import (
+    AlertPolicy,
+    ApplicationError,
+    Client,
+    Cron,
+    RetryPolicy,
+    StartOptions,
+    Worker,
+    activity,
+    workflow,
+)
+from outlast.alerts import Alert
+from outlast_dag import DagBuilder, describe
 from outlast_dashboard import control_plane
 from outlast_dashboard.notifications import ChangeSignal
 
@@ -25,6 +37,9 @@ PAGES: Final = (
     ("runs", "/", 1280, 900),
     ("run", "/workflows/import%2Fcatalogue-2026-11", 1280, 900),
     ("watchdog", "/watchdog", 1280, 900),
+    ("graph", "/workflows/refill%2F2026-11-23", 1280, 900),
+    ("alerts", "/alerts", 1280, 620),
+    ("upcoming", "/upcoming?within=24h", 1280, 620),
     ("phone", "/", 390, 844),
 )
 
@@ -99,6 +114,88 @@ class Reminder:
         return "reminded"
 
 
+@activity.defn(start_to_close_timeout=60)
+async def count(what: object) -> dict[str, object]:
+    return {"goods": list(range(48)), "sale": False}
+
+
+@activity.defn(start_to_close_timeout=1800)
+async def forecast(good: int) -> int:
+    if good % 11 == 6:
+        raise ApplicationError("nothing was sold", type="NoSales", non_retryable=True)
+    if good >= 30:
+        await asyncio.sleep(1500)
+    return good
+
+
+@activity.defn(start_to_close_timeout=60, retry_policy=RetryPolicy(initial_interval=900, max_attempts=5))
+async def ask_supplier(stock: object) -> None:
+    raise ConnectionError("supplier.example.com: 503 Service Unavailable")
+
+
+@activity.defn(start_to_close_timeout=60)
+async def fetch_prices(stock: object) -> str:
+    raise ApplicationError("the price list is empty", type="NoPrices", non_retryable=True)
+
+
+@activity.defn(start_to_close_timeout=60)
+async def note(*what: object) -> str:
+    return "noted"
+
+
+def refill() -> DagBuilder:
+    """A DAG that fills the shelves: it asks for an approval, tries again, skips, recovers and can undo."""
+    flow = DagBuilder("Refill", version="3", timeout=86_400, reserve=600, failure="finish")
+    sales = flow.task("count-sales", count, flow.input)
+    stock = flow.task("count-stock", count, flow.input)
+    wanted = flow.each(
+        "forecast", forecast, sales.goods, max_items=100, concurrency=3, on_item_failure="collect"
+    )
+    offers = flow.task("ask-supplier", ask_supplier, stock)
+    prices = flow.task("fetch-prices", fetch_prices, stock)
+    prices.on_failure(flow.task("last-prices", note, flow.failure))
+    budget = flow.task("reserve-budget", note, prices).compensate(flow.task("release-budget", note))
+    flow.task("print-posters", note, sales).run_when(sales.sale == True)  # noqa: E712
+    release = flow.approval("release", timeout=14_400).after(budget)
+    flow.task("place-orders", note, wanted, offers, run_when=release.approved)
+    return flow
+
+
+REFILL = refill().build()
+
+
+async def oncall(alerts: list[Alert]) -> None:
+    """Take every alert."""
+
+
+async def pager(alerts: list[Alert]) -> None:
+    raise ApplicationError("nobody has this number", type="NoSuchPager", non_retryable=True)
+
+
+async def warn(client: Client) -> None:
+    """Start what has alerts, and see one of them."""
+    late = AlertPolicy(at=[0.8], before=[600], after=[1], channels=["oncall"])
+    paged = AlertPolicy(at=[0.5], after=[2], channels=["oncall", "pager"])
+    for number, policy in ((3001, late), (3002, late), (3003, paged)):
+        options = StartOptions(run_timeout=2400 * (number - 3000), alerts=policy)
+        await client.start(Order.run, f"{number}", True, id=f"order-{number}", options=options)
+    await client.start(REFILL, "autumn", id="refill/2026-11-23")
+    await client.schedules.create(
+        "nightly-refill", "Refill", spec=Cron("30 2 * * *"), note="before the shop opens"
+    )
+    async with ChangeSignal(client) as changed:
+        while True:
+            fired = (await client.alerts.list()).alerts
+            told = [
+                one for alert in fired for one in alert.deliveries if one.status not in ("pending", "running")
+            ]
+            states = {node.state for node in (await describe(client.handle("refill/2026-11-23"))).nodes}
+            if len(fired) == 3 and len(told) == 4 and {"backing_off", "recovered", "skipped"} <= states:
+                break
+            await changed.wait()
+    await client.alerts.acknowledge(fired[-1].alert_id, by="ada")
+
+
 async def fill(client: Client) -> None:
     """Start what the pictures show."""
     for number in range(1047, 1068):
@@ -133,8 +230,11 @@ async def take(folder: Path) -> None:
             page = await context.new_page()
             await page.goto(base + path)
             await page.locator("#live[data-state=live]").wait_for()
-            whole = name in ("run", "watchdog")
-            await page.screenshot(path=str(folder / f"{name}.png"), full_page=whole)
+            if name == "graph":
+                await page.locator("section.graph").screenshot(path=str(folder / f"{name}.png"))
+            else:
+                whole = name in ("run", "watchdog")
+                await page.screenshot(path=str(folder / f"{name}.png"), full_page=whole)
             await page.goto("about:blank")
             await context.close()
         await browser.close()
@@ -147,10 +247,15 @@ async def main(folder: Path) -> None:
             server = uvicorn.Server(uvicorn.Config(control_plane(client), port=PORT, log_level="warning"))
             async with Worker(
                 client,
-                workflows=[Order, ImportCatalogue, Reminder],
-                activities=[charge_card, reserve_stock, load_rows],
+                workflows=[Order, ImportCatalogue, Reminder, REFILL],
+                activities=[
+                    *(charge_card, reserve_stock, load_rows),
+                    *(count, forecast, ask_supplier, fetch_prices, note),
+                ],
+                alert_channels={"oncall": oncall, "pager": pager},
             ):
                 await fill(client)
+                await warn(client)
                 serving = asyncio.create_task(server.serve())
                 async with ChangeSignal(client) as changed:
                     while not await client.count(attention=True):

@@ -72,7 +72,14 @@ async def test_the_page_of_a_run_shows_what_was_fired_and_what_comes_next(served
         assert found is not None
         text = html.unescape(" ".join(re.sub(r"<[^>]+>", " ", found[0]).split()))
         assert text.startswith("Alert it has taken 0.001 s")
-        assert "Next alert 50% execution, at " in text
+        assert "Next alert at 50% of the execution timeout at " in text
+        told = re.search(r'aria-label="alerts: ([^"]*)"', answer.text)
+        assert told is not None
+        assert re.fullmatch(
+            r"it has taken 0.001 s, fired at \S+ \S+ UTC; "
+            r"alert at 50% of the execution timeout, at \S+ \S+ UTC; ",
+            told[1],
+        )
     assert 'id="alerts"' not in (await served.web.get("/workflows/plain")).text
 
 
@@ -108,6 +115,18 @@ async def test_an_alert_is_acknowledged_by_whoever_may_write(served: Served) -> 
     assert await alerts(served, acknowledged=False) == []
     gauges = (await served.web.get("/api/metrics")).text
     assert "outlast_unacknowledged_alerts 0.0" in gauges
+
+
+async def test_the_gauges_say_how_deliveries_stand(served: Served) -> None:
+    await served.client.alerts.test("oncall")
+    other = await served.client.alerts.test("oncall")
+    before = (await served.web.get("/api/metrics")).text
+    await served.client.handle(other).terminate("not wanted")
+    after = (await served.web.get("/api/metrics")).text
+    for text, waiting, failed in ((before, 2, 0), (after, 1, 1)):
+        assert f'outlast_alert_deliveries{{status="waiting"}} {waiting}.0' in text
+        assert f'outlast_alert_deliveries{{status="failed"}} {failed}.0' in text
+        assert 'outlast_alert_deliveries{status="delivered"} 0.0' in text
 
 
 async def test_what_fires_when_is_told_over_http(served: Served) -> None:
@@ -223,3 +242,17 @@ async def test_the_pages_show_how_far_an_alert_is_on_its_way(served: Served) -> 
     link = f'<a href="/workflows/{quoted(delivery["workflow_id"])}">under way</a>'
     for page in ("/workflows/w-1", "/alerts"):
         assert f"oncall: {link}" in (await served.web.get(page)).text, page
+
+
+async def test_a_start_over_http_names_channels(served: Served) -> None:
+    body = {
+        "workflow_type": "Waiting",
+        "workflow_id": "w-1",
+        "args": ["x"],
+        "alerts": {"after_seconds": [0.001], "channels": ["oncall"]},
+    }
+    answer = await served.web.post("/api/workflows", json=body, headers=served.bearing("all"))
+    assert answer.status_code == 201, answer.text
+    await TaskWatchdog(served.client).run_pass()
+    (fired,) = await alerts(served)
+    assert [one["channel"] for one in fired["deliveries"]] == ["oncall"]

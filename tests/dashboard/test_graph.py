@@ -173,7 +173,7 @@ def test_the_graph_is_live_and_an_approval_is_a_click(browser: Browser, book: tu
     page.locator("#live[data-state=live]").wait_for()
     graph = page.locator("section.graph")
     expect(graph.locator("svg.dag g.node")).to_have_count(4)
-    expect(graph.locator("g.node.running title")).to_have_text("release: running")
+    expect(graph.locator("g.node.running title")).to_have_text("release: running\nwaits for an approval")
     page.get_by_label("Comment").fill("well done")
 
     async def disturb(client: Client) -> None:
@@ -183,6 +183,7 @@ def test_the_graph_is_live_and_an_approval_is_a_click(browser: Browser, book: tu
     # The page was rendered again, and what was typed is still there.
     expect(page.locator(".waits, .state").filter(has_text="nothing").first).to_be_visible()
     expect(page.get_by_label("Comment")).to_have_value("well done")
+    expect(graph.get_by_text("takes longest of what is left")).to_be_visible()
     graph.get_by_role("button", name="Approve").click()
     expect(graph.locator("g.node.completed")).to_have_count(4)
     expect(page.locator("form.approval")).to_have_count(0)

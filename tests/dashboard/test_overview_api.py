@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.dashboard.conftest import Served
 
-from outlast import StartOptions
+from outlast import Every, StartOptions
 from outlast_dashboard.api.routes import metrics
 from outlast_dashboard.notifications import ChangeSignal
 from outlast_store.upcoming import outlook
@@ -123,3 +123,15 @@ async def test_a_scrape_tells_of_so_many_queues_and_how_many_it_leaves_out(
 
 async def test_health_asks_the_database(served: Served) -> None:
     assert (await told(served, "health"))["status"] == "ok"
+
+
+async def test_the_document_lets_a_client_send_each_cursor_that_it_is_given(served: Served) -> None:
+    for number in range(2):
+        await served.client.schedules.create(f"{'日' * 149}{number}", "Nobody", spec=Every(86_400))
+    page = await told(served, "upcoming?kind=schedule&limit=1")
+    assert len(page["cursor"]) > 200
+    rest = await told(served, f"upcoming?kind=schedule&limit=1&cursor={page['cursor']}")
+    assert [one["schedule_id"][-1] for one in (*page["due"], *rest["due"])] == ["0", "1"]
+    operation = (await told(served, "openapi.json"))["paths"]["/upcoming"]["get"]
+    (cursor,) = [one["schema"] for one in operation["parameters"] if one["name"] == "cursor"]
+    assert cursor["anyOf"] == [{"type": "string"}, {"type": "null"}]

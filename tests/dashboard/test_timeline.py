@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.run_rows import run_row
 
+from outlast.visibility.views import Alert, AlertsView, ArmedAlert
 from outlast_dashboard.pages.timeline.axis import WIDTH, Axis, roughly
 from outlast_dashboard.pages.timeline.drawing import Lane, Mark, Span, Timeline, parts_of, timeline
 from outlast_dashboard.pages.timeline.folding import ALONE, MOST_LINES, Group, Part, fold
 from outlast_store.reads.timeline import ActivitySpan, Happening, RunTimeline
 from outlast_store.schema.rows import ActivityRow, AttemptRow
+from outlast_workflow.primitives.enums import AlertKind
+from outlast_workflow.primitives.times import to_datetime
 
 S = 1_000_000
 
@@ -57,16 +60,51 @@ def drawing(
     events: tuple[Happening, ...] = (),
     now: int = 10 * S,
     span: tuple[int, int] | None = None,
+    alerts: AlertsView | None = None,
     **run: Any,
 ) -> Timeline:
     told = RunTimeline([span_of(row) for row in activities], list(events), False, [], None)
     row = run_row(1, created_at=0, **run)
     folded = fold(parts_of(told, now), now, span)
-    return timeline(row, told, folded, activities, attempts, now, span)
+    return timeline(row, told, folded, activities, attempts, now, span, alerts or AlertsView())
 
 
 def lane(found: Timeline, label: str) -> Lane:
     return next(lane for lane in found.lanes if lane.label.startswith(label))
+
+
+def fired(run_id: str, at: int, **values: Any) -> Alert:
+    given: dict[str, Any] = dict.fromkeys(("activity_id", "activity_type", "attempt", "deadline_at"))
+    given |= dict.fromkeys(("alert_id", "workflow_id", "workflow_type", "task_queue"), "x")
+    given |= {"run_id": run_id, "kind": AlertKind.RUN, "mark": "80%", "due_at": to_datetime(at)}
+    given |= {"text": "80% of its run timeout is used up", "fired_at": to_datetime(at)}
+    return Alert(**{**given, **values})
+
+
+def test_alerts_are_marks_of_a_lane_filled_once_fired_and_hollow_while_armed() -> None:
+    run_id = run_row(1, created_at=0).run_id
+    seen = {"acknowledged_at": to_datetime(9 * S), "acknowledged_by": "ada"}
+    about = {"activity_id": 3, "activity_type": "charge", "text": "it has taken 5 s"}
+    ahead = ArmedAlert(
+        activity_id=None, attempt=None, kind=AlertKind.RUN, mark="90%",
+        deadline_at=to_datetime(20 * S), due_at=to_datetime(18 * S),
+    )  # fmt: skip
+    told = AlertsView(
+        armed=(ahead,),
+        fired=(fired("another", 8 * S), fired(run_id, 8 * S, **seen), fired(run_id, 5 * S, **about)),
+    )
+    found = drawing(alerts=told, run_deadline_at=20 * S)
+    marks = lane(found, "alerts").marks
+    assert [(mark.at, mark.look, mark.words) for mark in marks] == [
+        (5 * S, "fired", "charge #3: it has taken 5 s, fired at 1970-01-01 00:00:05 UTC"),
+        (8 * S, "fired",
+         "80% of its run timeout is used up, fired at 1970-01-01 00:00:08 UTC, acknowledged by ada"),
+        (18 * S, "armed", "alert at 90% of the run timeout, at 1970-01-01 00:00:18 UTC"),
+    ]  # fmt: skip
+    assert {"fired", "armed"} <= found.looks
+    ended = drawing(alerts=told, run_deadline_at=20 * S, closed_at=9 * S, status="completed")
+    assert [mark.look for mark in lane(ended, "alerts").marks] == ["fired", "fired"]
+    assert all(one.label != "alerts" for one in drawing().lanes)
 
 
 def test_a_run_is_drawn_from_its_creation_and_its_deadlines_are_marks() -> None:

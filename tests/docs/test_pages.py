@@ -38,6 +38,7 @@ PROGRAMS = [
     "retention.md",
     "schedules.md",
     "search.md",
+    "serverless.md",
     "signals.md",
     "streams.md",
     "sync-workflows.md",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -61,9 +62,22 @@ async def patient() -> str:
         return f"failed: {type(error.__cause__).__name__}"
 
 
+@workflow.defn
+async def hurried() -> str:
+    handle = workflow.start_child(Child.run, id="c", parent_close_policy="abandon", execution_timeout=20)
+    await handle.started()
+    await workflow.sleep(10)
+    try:
+        return await handle
+    except ChildWorkflowError as error:
+        return type(error.__cause__).__name__
+
+
 @pytest.fixture
 def made(engine: MakeEnvironment) -> MakeEnvironment:
-    return lambda **options: engine(workflows=[parent, patient, Child], activities=[check], **options)
+    return lambda **options: engine(
+        workflows=[parent, patient, hurried, Child], activities=[check], **options
+    )
 
 
 async def seq_of(handle: Any, kind: str) -> int:
@@ -189,3 +203,16 @@ async def test_a_child_under_way_meets_the_policy_of_the_new_run(made: MakeEnvir
         await again.terminate()
         with pytest.raises(WorkflowTerminatedError):
             await env.client.handle("c").result()
+
+
+async def test_a_child_whose_deadline_has_passed_unseen_is_ended_by_the_reset(made: MakeEnvironment) -> None:
+    async with made() as env:
+        handle = await env.client.start(hurried, id="p")
+        await env.sleep(5)
+        # Nobody has seen yet that the time of the child is over.
+        env.clock.set(env.now() + timedelta(seconds=60))
+        again = await handle.reset("last-workflow-task")
+        assert await again.result() == "WorkflowTimeoutError"
+        types = [event.type async for event in env.client.handle("c").history()]
+        assert types[-1] == "WorkflowTimedOut"
+        assert "ParentReset" not in types

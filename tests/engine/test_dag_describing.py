@@ -14,6 +14,7 @@ from tests.engine.dag_flows import ACTIVITIES, calls, fetch, note, pipeline, slo
 from outlast import RetryPolicy, StartOptions, Worker, WorkflowHandle, workflow
 from outlast.errors import InvalidOptionError, NonDeterminismError, WorkflowNotFoundError
 from outlast.interceptors import Interceptor
+from outlast.text.dag_words import waits_words
 from outlast_dag import DagBuilder, DagDescription, DagNode, any_dag, describe
 from outlast_dag.description import folds
 from outlast_store.reads.histories import read_history
@@ -281,3 +282,22 @@ async def test_a_list_that_is_divided_waits_for_its_children(in_memory: MakeEnvi
         assert node.items.total == 3
         await handle.result()
         assert [node.state for node in (await describe(handle)).nodes] == ["completed"]
+
+
+async def test_what_is_there_for_a_failure_says_for_whose(in_memory: MakeEnvironment) -> None:
+    flow = DagBuilder("guarded", timeout=3600)
+    flow.sleep("nap", 600)
+    kept = flow.task("kept", flows.fetch, "https://a", timeout=5).after("nap")
+    kept.on_failure(flow.task("instead", flows.fetch, "https://b", timeout=5))
+    kept.compensate(flow.task("undone", flows.fetch, "https://c", timeout=5))
+    made = flow.build()
+    async with in_memory(workflows=[made], activities=ACTIVITIES) as env:
+        handle = await env.client.start(made, id="guarded")
+        await env.sleep(1)
+        nodes = by_id(await describe(handle))
+        assert waits(nodes["instead"]) == [("failure", "kept")]
+        assert waits(nodes["undone"]) == [("undoing", "kept")]
+        assert waits_words(nodes["instead"]) == "a failure of kept"
+        assert waits_words(nodes["undone"]) == "kept to be undone"
+        await env.sleep(700)
+        assert not any(node.waits_for for node in by_id(await describe(handle)).values())

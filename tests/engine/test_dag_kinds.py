@@ -15,6 +15,7 @@ from outlast.errors import (
     DagApprovalError,
     DagDataError,
     DagFailedError,
+    DagValidationError,
     UpdateRejectedError,
     WorkflowCancelledError,
     WorkflowClosedError,
@@ -28,12 +29,15 @@ from outlast_dag import (
     approve,
     child,
     dag,
+    describe,
     last,
     repeat,
     sleep,
     step,
     wait_for,
 )
+from outlast_dag.check.checks import MAX_ID, MAX_ITEMS
+from outlast_workflow.options.validation import MAX_SUMMARY_LENGTH
 
 calls: list[Any] = []
 
@@ -53,6 +57,11 @@ class Job:
 class Paid:
     order: int
     amount: float
+
+
+@activity.defn(start_to_close_timeout=30)
+async def halve(number: int) -> int:
+    return number // 2
 
 
 @activity.defn(start_to_close_timeout=30)
@@ -422,3 +431,36 @@ async def test_a_document_may_have_all_kinds(engine: MakeEnvironment) -> None:
         assert review == {"approved": True, "comment": None, "by": "ada"}
         assert grown == {"count": 2, "done": True}
         assert inner == "inside"
+
+
+def with_longest_ids(length: int, name: str) -> Any:
+    flow = DagBuilder(name, timeout=5_000)
+
+    def named(last: str) -> str:
+        return ("g" * 49 + "/") * 3 + "n" * (length - 151) + last
+
+    def grown(number: int) -> Job:
+        return Job(number, done=False)
+
+    flow.task(named("t"), grow, grown(0), 1)
+    flow.each(named("m"), halve, list(range(12)))
+    flow.each(named("c"), halve, list(range(12)), chunks_of=1)
+    flow.sleep(named("s"), 1)
+    flow.wait_for(named("w"), "paid", timeout=2, on_timeout=None)
+    flow.approval(named("a"), timeout=2)
+    return flow.build()
+
+
+async def test_the_longest_id_labels_whatever_a_node_does(in_memory: MakeEnvironment) -> None:
+    longest = with_longest_ids(MAX_ID, "d" * 200)
+    assert len(f"{longest.spec.nodes[0].id}[{MAX_ITEMS - 1}]") == MAX_SUMMARY_LENGTH
+    async with in_memory(workflows=[longest], activities=[*ACTIVITIES, halve]) as env:
+        handle = await env.client.start(longest)
+        await handle.result()
+        nodes = (await describe(handle)).nodes
+        assert {node.state for node in nodes if node.kind != "approval"} == {"completed"}
+    with pytest.raises(
+        DagValidationError, match=f"has {MAX_ID + 1} characters, more than {MAX_ID}"
+    ) as caught:
+        with_longest_ids(MAX_ID + 1, "d")
+    assert {problem.kind for problem in caught.value.problems} == {"bad_id"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import orjson
 import pytest
 from tests.engine.conftest import MakeEnvironment
 
@@ -119,6 +120,21 @@ async def test_a_plan_that_cannot_be_run_fails_the_planner_with_all_problems(eng
         assert {problem.kind for problem in refused.problems} == {"missing_timeout", "not_allowed"}
         assert calls == ["think g"]
         assert await env.client.count(workflow_type="outlast.dag") == 0
+
+
+@pytest.mark.parametrize(
+    "planned",
+    [
+        {"nodes": [{**task("a", "x"), "kind": ["task"]}]},
+        {"timeout": 0.5, "nodes": [task("a", "x")]},
+        {"nodes": [{**task("a", "x"), "args": [{"is": orjson.loads("[" * 190 + "]" * 190)}]}]},
+    ],
+)
+async def test_a_plan_of_an_odd_form_does_not_hold_the_run_up(engine: MakeEnvironment, planned: Any) -> None:
+    plans["g"] = planned
+    async with engine(workflows=[agent, helper], activities=ACTIVITIES) as env:
+        with pytest.raises(WorkflowFailedError, match="DagValidationError"):
+            await env.client.execute(agent, "g", id="g")
 
 
 async def test_planners_may_plan_planners(engine: MakeEnvironment) -> None:

@@ -232,6 +232,22 @@ async def test_a_document_is_run_as_it_is(engine: MakeEnvironment) -> None:
             await env.client.execute(any_dag, hurried, "https://a")
 
 
+@pytest.mark.parametrize("given", [(), ("https://a", 1)])
+async def test_a_document_that_is_given_other_arguments_than_it_takes_is_not_begun(
+    engine: MakeEnvironment, given: tuple[Any, ...]
+) -> None:
+    async with engine(workflows=[any_dag], activities=ACTIVITIES) as env:
+        handle = await env.client.start(any_dag, DOCUMENT, *given)
+        with pytest.raises(WorkflowFailedError) as caught:
+            await handle.result()
+        failure = caught.value.__cause__
+        assert isinstance(failure, DagValidationError)
+        (problem,) = failure.problems
+        assert problem.kind == "wrong_arguments"
+        assert f"takes 1 argument (url), {len(given)} given" in problem.message
+        assert await summaries(handle) == []
+
+
 async def test_a_wrong_document_fails_its_run_with_all_problems(engine: MakeEnvironment) -> None:
     async with engine(workflows=[any_dag], activities=ACTIVITIES) as env:
         wrong = {

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 from zoneinfo import ZoneInfo
 
 import pytest
 from examples import (
     agent_loop,
+    alert_webhook,
     approval,
     approval_webhook,
     fan_out_import,
@@ -19,6 +26,7 @@ from examples import (
     order_saga,
     polling,
 )
+from standardwebhooks.webhooks import Webhook as Verifier
 
 from outlast import (
     Rate,
@@ -36,6 +44,7 @@ PATHS = sorted((ROOT / "examples").glob("[!_]*.py"))
 # tests/docs/test_quickstart.py runs the quickstart, and kills it; the nightly import runs until it is stopped.
 NAMES = [path.stem for path in PATHS if path.stem not in ("quickstart", "nightly_import")]
 SAID = {
+    "alert_webhook": "told: load-1: it has taken 0.5 s\n7 rows",
     "agent_loop": "who was Ada: 3 pages of the archive, 3 pages of the library, 3 pages of the web",
     "approval": "expired after 3 mails",
     "approval_inbox": "left: 2",
@@ -86,6 +95,36 @@ def test_an_example_runs_as_it_stands(name: str) -> None:
 def test_the_page_lists_every_example() -> None:
     page = (ROOT / "docs" / "examples.md").read_text()
     assert [path.stem for path in PATHS if f"examples/{path.stem}.py" not in page] == []
+
+
+def test_the_receiver_of_alerts_refuses_what_others_send_and_takes_each_delivery_once() -> None:
+    body = b'{"alerts": [{"workflow_id": "w", "text": "late"}]}'
+
+    def posted(endpoint: str, secret: str, delivery: str, sent: datetime) -> int:
+        headers = {
+            "webhook-id": delivery,
+            "webhook-timestamp": str(int(sent.timestamp())),
+            "webhook-signature": Verifier(secret).sign(delivery, sent, body.decode()),
+        }
+        try:
+            with urlopen(Request(endpoint, body, headers)) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            error.close()
+            return error.code
+
+    now = datetime.now(UTC)
+    with ThreadingHTTPServer(("127.0.0.1", 0), alert_webhook.Receiver) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        post = partial(posted, f"http://127.0.0.1:{server.server_port}/")
+        assert post("whsec_" + "c2VjcmV0" * 4, "d-1", now) == 401
+        assert post(alert_webhook.SECRET, "d-1", now - timedelta(minutes=6)) == 401
+        assert [post(alert_webhook.SECRET, "d-1", now) for _ in range(2)] == [204, 204]
+        server.shutdown()
+        thread.join()
+    assert alert_webhook.taken.get_nowait() == "w: late"
+    assert alert_webhook.taken.empty()
 
 
 async def test_a_saga_undoes_in_reverse_what_it_did(max_cached: int) -> None:

@@ -10,11 +10,12 @@ ROOMS = {
     "store/outlast_store": ROOT / "store/outlast_store",
     "engine/outlast": ROOT / "engine/outlast",
     "dag/outlast_dag": ROOT / "dag/outlast_dag",
+    "serverless/outlast_serverless": ROOT / "serverless/outlast_serverless",
 }
 
 
 def test_each_path_in_it_exists() -> None:
-    tops = "activities|dag|dashboard|docs|engine|migrations|runs|store|tests|watchdog|workflow"
+    tops = "activities|dag|dashboard|docs|engine|migrations|runs|serverless|store|tests|watchdog|workflow"
     paths = set(re.findall(rf"`((?:{tops})/[\w./]*\w/?)`", TEXT))
     assert len(paths) > 30
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = [
     "dashboard",
+    "serverless",
     "dag",
     "engine",
     "watchdog",

@@ -16,7 +16,8 @@ PACKAGES = [
         "wheel"
     ]["packages"]
 ]
-OPTIONAL = "outlast_dashboard"
+OPTIONAL = {"outlast_dashboard": ("web", "ui"), "outlast_serverless": ("serverless", "serverless")}
+"""What needs an extra: the extra, and the command."""
 VERSION = (ROOT / "engine/outlast/version.py").read_text().split('__version__ = "')[1].split('"')[0]
 
 
@@ -75,7 +76,7 @@ def test_the_wheel_has_the_licence(wheel: Path) -> None:
 
 
 def test_every_package_imports_from_the_wheel_alone(empty_environment: Path, tmp_path: Path) -> None:
-    names = [package.name for package in PACKAGES if package.name != OPTIONAL]
+    names = [package.name for package in PACKAGES if package.name not in OPTIONAL]
     script = f"import {', '.join(names)}; print({', '.join(f'{name}.__file__' for name in names)})"
     for file in run(empty_environment / "python", "-c", script, cwd=tmp_path).split():
         assert Path(file).is_relative_to(empty_environment.parent)
@@ -85,13 +86,17 @@ def test_the_command_runs_from_the_wheel_alone(empty_environment: Path, tmp_path
     assert run(empty_environment / "outlast", "--version", cwd=tmp_path).split()[-1] == VERSION
 
 
-def test_what_needs_an_extra_says_which(empty_environment: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", OPTIONAL)
+def test_what_needs_an_extra_says_which(package: str, empty_environment: Path, tmp_path: Path) -> None:
+    extra, command = OPTIONAL[package]
     script = f"""
 try:
-    import {OPTIONAL}
+    import {package}
 except ModuleNotFoundError as error:
     print(error)
 """
-    assert "pip install '.[web]'" in run(empty_environment / "python", "-c", script, cwd=tmp_path)
-    said = subprocess.run([empty_environment / "outlast", "ui"], cwd=tmp_path, capture_output=True, text=True)
-    assert (said.returncode, ".[web]" in said.stderr) == (1, True)
+    assert f"pip install '.[{extra}]'" in run(empty_environment / "python", "-c", script, cwd=tmp_path)
+    said = subprocess.run(
+        [empty_environment / "outlast", command], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (said.returncode, f".[{extra}]" in said.stderr) == (1, True)

@@ -17,6 +17,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.engine.conftest import MakeEnvironment
 
 from outlast import (
+    AlertPolicy,
+    ApplicationError,
     RetryPolicy,
     StartOptions,
     UpdateRejectedError,
@@ -25,6 +27,7 @@ from outlast import (
     activity,
     workflow,
 )
+from outlast.alerts import Alert
 from outlast.runtime.metrics import METRICS, engine_metrics
 from outlast.testing import TestEnvironment
 from outlast.watchdog import TaskWatchdog
@@ -221,6 +224,37 @@ async def test_requests_are_counted_and_rejected_updates_apart(database_url: str
         ("update", "accepted"): 1,
         ("update", "rejected"): 1,
         ("cancel", "accepted"): 1,
+    }
+
+
+async def test_deliveries_of_alerts_are_counted_by_channel_and_how_they_ended(
+    database_url: str, readings: Readings
+) -> None:
+    tries = 0
+
+    async def flaky(alerts: list[Alert]) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise ConnectionError
+
+    async def gone(alerts: list[Alert]) -> None:
+        raise ApplicationError("gone", non_retryable=True)
+
+    channels: dict[str, Any] = {"flaky": flaky, "gone": gone}
+    async with TestEnvironment(url=database_url, alert_channels=channels, **PROGRAMS) as env:
+        env.client.runtime.measure(readings.provider)
+        policy = AlertPolicy(after=[10], channels=[*channels, "nobody"])
+        await env.client.start(Open.run, id="o", options=StartOptions(alerts=policy))
+        await env.sleep(100)
+    assert readings.values("alerts.deliveries", "channel", "outcome") == {
+        ("flaky", "delivered"): 1,
+        ("gone", "failed"): 1,
+    }
+    assert readings.values("alerts.delivery_attempts", "channel", "outcome") == {
+        ("flaky", "failed"): 2,
+        ("flaky", "delivered"): 1,
+        ("gone", "failed"): 1,
     }
 
 

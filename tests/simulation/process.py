@@ -129,6 +129,8 @@ class Process:
         self.number = number
         self.faults = faults
         self.rng = rng
+        # What is drawn for DAGs is drawn apart, so that the others are as they were.
+        self.rng_of_dags = random.Random(f"dags of {role.name} {number}")
         self.dead = False
         self.leaving = False
         self._loop_strand, self._pulse_strand, self._other_strand = Strand(self), Strand(self), Strand(self)
@@ -280,8 +282,8 @@ class Process:
             worker = Worker(
                 client,
                 task_queue=role.queues,
-                workflows=programs.WORKFLOWS,
-                activities=programs.ACTIVITIES,
+                workflows=[*programs.WORKFLOWS, *self.world.dags.workflows(self.rng_of_dags)],
+                activities=[*programs.ACTIVITIES, *self.world.dags.activities],
                 watchdog=role.watchdog and number == 0,
                 watchdog_interval=role.interval,
                 lease_duration=role.lease,

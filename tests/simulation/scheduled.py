@@ -316,7 +316,10 @@ class Watched:
             yield f"misses {slots[:missed]}, which are on time"
         if missed and before.catch_up == "all":
             yield f"misses {slots[:missed]}, and was to catch up with all"
-        if before.catch_up == "latest" and missed and missed == len(slots):
+        # With no starts left, the newest that are due stay undecided: what is missed before them may be late.
+        following = next(iter(calendar.slots(slots[-1])), None) if slots else None
+        undecided = following is not None and calendar.fire_at(before.schedule_id, following) <= now
+        if before.catch_up == "latest" and missed and missed == len(slots) and not undecided:
             yield f"misses the latest of {slots}"
         # The look came after the newest was due.
         kept = fires[missed : -1 if before.catch_up == "latest" else None]

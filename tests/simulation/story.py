@@ -16,6 +16,9 @@ from outlast_workflow.primitives.times import from_iso
 Told = tuple[str, int, dict[str, Any]]
 """An event: its type, when it was recorded, and its payload."""
 
+OTHERS = "{0} <> 'outlast.deliver' AND {0} NOT LIKE '%dag%'"
+"""The workflow types that have no verdict of their own."""
+
 
 class Story:
     """The runs of a database with their histories, as plain JSON."""
@@ -26,7 +29,7 @@ class Story:
         text = (
             "SELECT h.run_id, h.type, h.recorded_at, h.payload FROM history_events h "
             "JOIN workflow_runs r USING (run_id) "
-            "WHERE r.workflow_type <> 'outlast.deliver' ORDER BY h.run_id, h.seq"
+            f"WHERE {OTHERS.format('r.workflow_type')} ORDER BY h.run_id, h.seq"
         )
         for run_id, kind, recorded_at, payload in fetch(connection, text):
             self.events[run_id].append((kind, recorded_at, orjson.loads(payload)))
@@ -36,14 +39,14 @@ class Story:
         self.open: list[tuple[str, str]] = []
         text = (
             "SELECT first_run_id, run_number, run_id, workflow_id, closed_at FROM workflow_runs "
-            "WHERE workflow_type <> 'outlast.deliver'"
+            f"WHERE {OTHERS.format('workflow_type')}"
         )
         runs = {row[2]: row for row in fetch(connection, text)}
         self.open = [(row[3], row[2]) for row in sorted(runs.values()) if row[4] is None]
         self.activities = fetch(
             connection,
             "SELECT run_id, activity_id, attempt FROM activity_executions WHERE status = 'completed' "
-            "AND activity_type <> 'outlast.deliver'",
+            "AND activity_type NOT IN ('outlast.deliver', 'dag_work', 'dag_plan')",
         )
         self.deleted: set[str] = set()
         """The first runs of the chains that retention has taken, if only in part."""
@@ -64,8 +67,8 @@ class Story:
 
     def _exported(self, document: dict[str, Any], runs: dict[str, Any]) -> None:
         run = document["run"]
-        if run["workflow_type"] == "outlast.deliver":
-            # Deliveries of alerts have a verdict of their own.
+        if run["workflow_type"].startswith(("outlast.", "dag")):
+            # Deliveries of alerts and DAGs have verdicts of their own.
             return
         run_id = run["run_id"]
         events = [(one["type"], from_iso(one["recorded_at"]), one["payload"]) for one in document["events"]]

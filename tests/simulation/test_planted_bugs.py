@@ -13,6 +13,7 @@ from tests.simulation.bugs import BUGS, WITHIN, planted
 from tests.simulation.world import simulate
 
 SEEN_BY = {
+    "acknowledgements_overwrite_each_other": 25,
     "activities_in_line_stay_behind": 14,
     "admissions_of_the_batch_forgotten": 45,
     "alerts_are_told_twice": 7,
@@ -28,6 +29,7 @@ SEEN_BY = {
     "chains_end_with_their_first_run": 2,
     "claims_take_activities_in_line": 2,
     "claims_take_runs_with_slots": 2,
+    "dags_walk_a_set": 58,
     "delays_never_end": 29,
     "deleted_before_exported": 1,
     "early_answers_are_lost": 4,
@@ -87,6 +89,8 @@ SEEN_BY = {
     "retries_forget_the_failure": 12,
     "retries_keep_the_slot": 1,
     "retries_not_charged": 42,
+    "rules_are_given_again": 79,
+    "rules_end_with_their_run": 133,
     "run_timeouts_count_from_the_start": 2,
     "schedules_without_guard": 2,
     "signals_after_the_end": 2,

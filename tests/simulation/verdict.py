@@ -169,10 +169,9 @@ def _check_handled(story: Story, ledger: Ledger) -> Iterator[str]:
         if kind != "WorkflowCompleted":
             continue
         got = payload["result"]["got"]
-        # A fork of a later run begins with what the runs before that had got.
-        sent: list[str] = (
-            list(story.events[first_run_id][0][2]["input"][1]) if story.is_fork(first_run_id) else []
-        )
+        # A fork of a later run begins with what the runs before that had handled, in the order of handling.
+        carried = story.events[first_run_id][0][2]["input"][1] if story.is_fork(first_run_id) else []
+        sent: list[str] = list(carried)
         for run_id in story.effective(first_run_id):
             for name, _, event in story.events[run_id]:
                 if name != "SignalReceived" or event["name"] in NOT_TAKEN:
@@ -190,7 +189,7 @@ def _check_handled(story: Story, ledger: Ledger) -> Iterator[str]:
             late = [
                 other
                 for other in order.get(token, ())
-                if other in sent and sent.index(other) > sent.index(token)
+                if other in sent and sent.index(other) > sent.index(token) and other not in carried
             ]
             if late:
                 yield f"chain {first_run_id} got {token} before {late}, which its client had sent before it"

@@ -22,6 +22,7 @@ class WorldView(Protocol):
     poll_s: float
     hop_s: float
     limits: StructuralLimits
+    dags: Any
 
     def note(self, who: object, what: str) -> None:
         """Write a line of the trace."""

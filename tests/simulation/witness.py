@@ -22,6 +22,7 @@ from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import ActivityKey, Batch
 from outlast_store.schema.rows import AlertRow, AttemptRow, QueueRow, RunRow, StreamItemRow
+from outlast_store.transitions.requests import open_updates
 from outlast_watchdog.enforcement import DeclareWorkerLost
 from outlast_workflow.history.events import (
     REGISTRY,
@@ -78,7 +79,11 @@ class WitnessBatch(Batch):
             types = self.event_types(run.run_id, workflow_task.seen_seq)[: seen - workflow_task.seen_seq]
             if any(REGISTRY[name].inbound and name != ChildWorkflowStarted.type for name in types):
                 self._unseen.append((run, types))
-        if run.inbox > workflow_task.seen_inbox:
+        # A rule of alerts is told by the inbox too, and leaves nothing to read there.
+        ruled = '"rules"' in (run.alerts or "")
+        if run.inbox > workflow_task.seen_inbox and (
+            not ruled or open_updates(self, run.run_id, accepted=False)
+        ):
             self._unseen.append((run, ["an update that waits"]))
 
     def add_stream_item(self, row: StreamItemRow) -> None:

@@ -30,12 +30,14 @@ from unittest.mock import patch
 from tests.simulation import programs, verdict
 from tests.simulation.alerts import add_alerts, check_waits, has_alerts
 from tests.simulation.clients import Ledger, Session, draw_operator, draw_plans
+from tests.simulation.dags.stories import Dags
 from tests.simulation.database import SharedDatabase
 from tests.simulation.faults import Faults, Rates
 from tests.simulation.guests import add_guests
 from tests.simulation.limits import add_limits
 from tests.simulation.loop import Crashed, Livelock, SimulationLoop
 from tests.simulation.mail import add_mail
+from tests.simulation.operators import Operators
 from tests.simulation.outboxed import Strangers
 from tests.simulation.outside import Outside
 from tests.simulation.process import FEW_LOSSES, LIMITS, START_US, Process, Role, SimulatedDoorbell
@@ -122,6 +124,8 @@ class World:
         self.schedules = Schedules(seed)
         self.strangers = Strangers(seed)
         self.publishing = Publishing(seed)
+        self.dags = Dags(seed)
+        self.operators = Operators(seed)
         self.start_us = START_US
 
     # --- what processes ask for -------------------------------------------------------------------------------------
@@ -230,6 +234,11 @@ class World:
             self.sessions.append(session)
             operators.choice(roles).scripts.append(session.run)
         self.publishing.spread(roles)
+        if self.operators.there:
+            for script in (self.operators.rule, self.operators.acknowledge) * 2:
+                self.operators.rng.choice(roles).scripts.append(script)
+        if self.dags.dags:
+            self.dags.rng.choice(roles).scripts.append(self.dags.run)
         # Nothing is drawn for this, so that seeds without questions are as they were.
         if "'ask'" in repr([session.plan for session in self.sessions]):
             next(role for role in roles if role.scripts).scripts.append(self.outside.run)
@@ -343,6 +352,7 @@ class World:
             *self.sessions,
             *self.publishing.readers,
             *([] if operator is None else [operator]),
+            self.dags,
         ]
         if not all(party.done for party in parties):
             return False
@@ -383,6 +393,8 @@ class World:
         )
         self.violations += check_published(plain, self.publishing.readers, programs.executions, self.exports)
         self.violations += self.outside.wrong
+        self.violations += self.dags.check(plain)
+        self.violations += self.operators.check(plain, deleting=self.exports is not None)
         if self.seed % REPLAYED == 0:
             self.violations += verdict.check_prefixes(plain)
         after = calm_at + START_US + round(SETTLED_S * 1e6)
@@ -473,14 +485,19 @@ def _observed(world: World) -> Generator[None]:
 _shared: list[SharedDatabase] = []
 
 
-def simulate(seed: int) -> Outcome:
-    """Run one seed."""
+def simulate(seed: int, made: type[World] = World) -> Outcome:
+    """Run one seed.
+
+    Args:
+        seed: The seed.
+        made: What is simulated.
+    """
     if not _shared:
         _shared.append(SharedDatabase())
     shared = _shared[0]
     shared.empty()
     programs.executions.__init__()  # type: ignore[misc]
-    world = World(seed, shared)
+    world = made(seed, shared)
     loop = world.loop
     loop.set_exception_handler(world.on_exception)
     with _observed(world):

@@ -14,6 +14,7 @@ from tests.queued import write_queue
 from outlast import AlertPolicy, Every, activity, workflow
 from outlast.errors import UpdateRejectedError
 from outlast.testing import TestEnvironment, check_database
+from outlast_dag import any_dag, dag, step
 from outlast_runs.claims import ClaimRuns
 from outlast_watchdog.enforcement import ReleaseLostRuns
 from outlast_workflow.errors.child import ChildWorkflowError
@@ -119,10 +120,17 @@ async def through_a_queue() -> None:
     await asyncio.gather(narrow(LONG), narrow(LONG))
 
 
+@dag(timeout=MOST_S)
+def graph(seconds: float) -> str:
+    """One of its steps is under way."""
+    return step(programs.wait_long, id="wait", timeout=LONG, retry=1)(seconds)
+
+
 async def live() -> bytes:
     """Open and closed runs, chains, families, retries, timers, requests; activities and children in each state."""
     workflows = [*programs.WORKFLOWS, *family.WORKFLOWS, noted, published, impatient, parenting, leaving]
     workflows += [limited, watched, through_a_queue, talkers.Collector, talkers.Deaf, answerers.Cart]
+    workflows += [graph, any_dag]
     programs.calls.clear()
     async with TestEnvironment(workflows=workflows, activities=[*programs.ACTIVITIES, publish]) as env:
         await _begin(env)
@@ -166,6 +174,8 @@ async def _begin(env: TestEnvironment) -> None:
     )
     await start(watched, id="watched", options=bounded.replace(alerts=alerts))
     await start(impatient, id="impatient")
+    await start(graph, LONG, id="graph")
+    await start(any_dag, graph.spec.document, LONG, id="plan")
     await start(parenting, id="parent", options=StartOptions(execution_timeout=MOST_S))
     await write_queue(env.client.runtime.journal, "slow", concurrency=1)
     for workflow_id in ("admitted", "in line", "left the line"):

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -78,3 +80,53 @@ async def test_code_that_blocks_fails_its_task_and_nothing_else(
         assert failure.exception_class == "WorkflowTaskBlockedError"
         assert await client.execute(quick) == "done"
         await handle.terminate()
+
+
+PROFILED = """
+import sys, threading
+from types import SimpleNamespace
+from outlast.worker.blocked_monitor import BlockedMonitor, WorkflowTaskInterrupted
+
+interrupted = threading.Event()
+machine = SimpleNamespace(
+    run_id="r", definition=SimpleNamespace(source="here"), interrupt=lambda error: interrupted.set()
+)
+watch = BlockedMonitor(limit_s=0.0)
+watch.start()
+{block}
+watch.stop()
+calls = []
+sys.setprofile(lambda frame, event, argument: calls.append(event))
+(lambda: None)()
+sys.setprofile(None)
+print("call" in calls)
+"""
+ARRIVED = """
+watch.enter(machine)
+try:
+    while True:
+        pass
+except WorkflowTaskInterrupted:
+    pass
+watch.leave()
+"""
+NOT_ARRIVED = """
+watch.enter(machine)
+try:
+    sys.setswitchinterval(100)
+    interrupted.wait()
+except WorkflowTaskInterrupted:
+    pass
+finally:
+    try:
+        watch.leave()
+    except WorkflowTaskInterrupted:
+        watch.leave()
+"""
+
+
+@pytest.mark.parametrize("block", [ARRIVED, NOT_ARRIVED], ids=["arrived", "perhaps_not"])
+def test_a_profiler_works_in_a_thread_whose_task_was_interrupted(block: str) -> None:
+    command = [sys.executable, "-c", PROFILED.replace("{block}", block)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr

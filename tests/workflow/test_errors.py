@@ -17,6 +17,7 @@ from outlast_workflow.errors import (
     ContinueAsNew,
     DagValidationError,
     ForkedConnectionError,
+    InvalidDocumentError,
     InvalidOptionError,
     InvalidUrlError,
     JournalClosedError,
@@ -48,6 +49,7 @@ from outlast_workflow.errors import (
     WorkflowTimeoutError,
 )
 from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.options import DocumentProblem
 from outlast_workflow.primitives.enums import RetryState, TimeoutKind
 
 PACKAGES = (
@@ -57,6 +59,7 @@ PACKAGES = (
     "outlast_dashboard",
     "outlast_runs",
     "outlast_schedules",
+    "outlast_serverless",
     "outlast_store",
     "outlast_watchdog",
     "outlast_workflow",
@@ -87,6 +90,9 @@ EXAMPLES = [
     WorkflowAlreadyStartedError("order-1", run_id="r", status="running"),
     WorkflowNotFoundError("order-1"),
     RunNotFoundError("r", workflow_id="order-1"),
+    InvalidDocumentError(
+        "order.yaml", [DocumentProblem("unknown_timeout", "/do/0/a/timeout", 7, 9, "no", "PT5S")]
+    ),
     WorkflowAlreadyBegunError("order-1", run_id="r", status="running"),
     WorkflowClosedError("order-1", run_id="r", status="completed"),
     UnknownWorkflowTypeError("Order", known=["Other"]),

@@ -13,6 +13,23 @@ from outlast_workflow.errors.dags import Problem
 
 T = TypeVar("T")
 
+_LISTS: Final = "use each to call an activity for every item; what computes belongs in an activity"
+_INSTEAD: Final = {
+    "bool": (
+        "use skip_when or run_when for an if, and all_of, any_of and none_of for and, or and not; "
+        "what computes belongs in an activity"
+    ),
+    "call": (
+        "it has no methods: a step's options are keywords, or .with_timeout(…), .with_retry(…) and the others of a "
+        "builder's step; what computes belongs in an activity"
+    ),
+    "await": "leave await out: the steps behind it wait for it",
+    "contains": "use is_in for a condition; what computes belongs in an activity",
+    **dict.fromkeys(("iter", "aiter", "next", "reversed", "len"), _LISTS),
+    **dict.fromkeys(("and", "rand", "or", "ror", "invert"), "use all_of, any_of and none_of for conditions"),
+}
+"""What to write instead, by the special method that was called."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
@@ -43,8 +60,11 @@ class Place:
             f"what {self.step.id!r} returns" if self.step is not None and not self.name else f"{self.name!r}"
         )
 
-    def refuse(self) -> NoReturn:
+    def refuse(self, use: str = "") -> NoReturn:
         """Refuse to be used as if the value were known: the trace cannot go on.
+
+        Args:
+            use: How it was used: the name of a special method without its underscores.
 
         Raises:
             DagValidationError: Always, with the problems that were found before.
@@ -54,7 +74,7 @@ class Place:
             self.step.id if self.step is not None else "",
             users_line(),
             f"{self.words} is not known when the DAG is built",
-            "use skip_when, or each; what computes belongs in an activity",
+            _INSTEAD.get(use, "what computes belongs in an activity"),
         )
         raise DagValidationError(self.draft.name, [*self.draft.problems, problem])
 
@@ -148,7 +168,7 @@ class Check:
     def __bool__(self) -> bool:
         first = next(_outputs(self), None)
         if first is not None:
-            first._at.refuse()
+            first._at.refuse("bool")
         return True
 
     def __repr__(self) -> str:
@@ -165,9 +185,9 @@ def _outputs(check: Check) -> Any:
 
 def _refusing(name: str) -> Any:
     def refuse(self: Output, *args: Any, **kwargs: Any) -> NoReturn:
-        self._at.refuse()
+        self._at.refuse(name)
 
-    refuse.__name__ = name
+    refuse.__name__ = f"__{name}__"
     return refuse
 
 
@@ -208,7 +228,7 @@ _NEEDS_THE_VALUE: Final = (
     ),
 )
 for _name in _NEEDS_THE_VALUE:
-    setattr(Output, f"__{_name}__", _refusing(f"__{_name}__"))
+    setattr(Output, f"__{_name}__", _refusing(_name))
 
 
 def all_of(*conditions: bool | Check) -> bool:

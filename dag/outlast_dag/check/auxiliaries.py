@@ -165,7 +165,7 @@ def compensation_findings(spec: DagSpec) -> Iterator[Finding]:
             "no_time_to_compensate",
             None,
             "a run that reaches its deadline ends at once, and nothing is undone",
-            f"give it reserve={once:g} or more: so long before its deadline it is stopped and undone",
+            f"give it reserve={worst:g} or more: so long before its deadline it is stopped and undone",
         )
     elif once > spec.reserve:
         yield Finding(
@@ -173,12 +173,12 @@ def compensation_findings(spec: DagSpec) -> Iterator[Finding]:
             None,
             f"undoing takes {words(once)} at one attempt, one step after the other, and the reserve is "
             f"{words(spec.reserve)}",
-            "give it a longer reserve",
+            f"give it reserve={worst:g} or more",
         )
     elif worst > spec.reserve:
         yield Finding(
             "no_time_to_compensate",
             None,
             f"undoing takes {words(worst)} at worst, with all attempts, and the reserve is {words(spec.reserve)}",
-            "give it a longer reserve, or the steps that undo fewer attempts",
+            f"give it reserve={worst:g} or more, or the steps that undo fewer attempts",
         )

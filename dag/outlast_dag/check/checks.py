@@ -7,25 +7,32 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Final
 
+import orjson
+
 from outlast_dag.check.auxiliaries import auxiliary_findings, depends_on_auxiliary
 from outlast_dag.check.findings import NO_TIMEOUT, Finding
 from outlast_dag.check.kinds import calls_of, kind_findings
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.nodes import Call, Map, Node, Plan, Repeat, WaitFor
 from outlast_dag.spec.values import Ref, references
+from outlast_workflow.data.writing import MOST_LEVELS, is_deep
 from outlast_workflow.errors import InvalidOptionError
-from outlast_workflow.options.validation import validate_workflow_type
+from outlast_workflow.options.validation import MAX_SUMMARY_LENGTH, validate_workflow_type
 
 MAX_NODES: Final = 2_000
 MAX_BYTES: Final = 512 * 1024
+MAX_LEVELS: Final = MOST_LEVELS - 10
+"""How deep its JSON may be nested: what records it, or starts a run of it, puts it into other values."""
+MIN_TIMEOUT_S: Final = 1
+"""The shortest run timeout, in seconds."""
 MAX_ITEMS: Final = 10_000
 """How many items a map has at most, if it is not divided among children."""
 MAX_EVENTS: Final = 45_000
 """How long a history may get at worst: a tenth below where the engine ends the run."""
 EVENTS_PER_CALL: Final = 3
 """Scheduled, ended, and the workflow task that saw the end."""
-MAX_ID: Final = 200
-"""How long the id of a node is at most, its groups included: it labels the node's calls."""
+MAX_ID: Final = MAX_SUMMARY_LENGTH - len(f"[{MAX_ITEMS - 1}]")
+"""How long the id of a node is at most, its groups included: it labels the node's calls, with the item's position."""
 MAX_SEGMENT: Final = 64
 """How long each part of it is at most: the name of a group, or what comes after the groups."""
 
@@ -54,12 +61,11 @@ def _whole(spec: DagSpec) -> Iterator[Finding]:
             f"has {len(spec.nodes):,} nodes, more than {MAX_NODES:,}",
             "divide it, or use a map",
         )
-    elif len(spec.json) > MAX_BYTES:
+    else:
+        yield from _json(spec)
+    if spec.timeout is not None and spec.timeout < MIN_TIMEOUT_S:
         yield Finding(
-            "too_large",
-            None,
-            f"its JSON has {len(spec.json):,} bytes, more than {MAX_BYTES:,}",
-            "give large constants to the run as its input",
+            "timeout_out_of_range", None, f"its timeout must be at least {MIN_TIMEOUT_S} second", ""
         )
     if spec.reserve and spec.timeout is None:
         yield Finding(
@@ -72,6 +78,30 @@ def _whole(spec: DagSpec) -> Iterator[Finding]:
         yield from _unknown(spec, ref, None)
 
 
+def _json(spec: DagSpec) -> Iterator[Finding]:
+    """Yield why a run could not record the spec."""
+    try:
+        text = spec.json
+    except orjson.JSONEncodeError:
+        deep = True
+    else:
+        deep = is_deep(text, MAX_LEVELS)
+        if len(text) > MAX_BYTES:
+            yield Finding(
+                "too_large",
+                None,
+                f"its JSON has {len(text):,} bytes, more than {MAX_BYTES:,}",
+                "give large constants to the run as its input",
+            )
+    if deep:
+        yield Finding(
+            "too_large",
+            None,
+            f"its JSON is nested deeper than {MAX_LEVELS} levels",
+            "make its values flatter",
+        )
+
+
 def _references_of_output(spec: DagSpec) -> Iterable[Ref]:
     return (ref for ref, _ in references(spec.output)) if spec.output is not None else ()
 
@@ -79,7 +109,14 @@ def _references_of_output(spec: DagSpec) -> Iterable[Ref]:
 def _ids(spec: DagSpec) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for index, node in enumerate(spec.nodes):
-        if len(node.id) > MAX_ID or not all(map(_SEGMENT.fullmatch, node.id.split("/"))):
+        if len(node.id) > MAX_ID:
+            yield Finding(
+                "bad_id",
+                index,
+                f"its id has {len(node.id)} characters, more than {MAX_ID}",
+                "shorten it, or the names of its groups",
+            )
+        elif not all(map(_SEGMENT.fullmatch, node.id.split("/"))):
             yield Finding(
                 "bad_id", index, "its id cannot be used", "use 1 to 64 of the letters A-Z, a-z, 0-9, _ and -"
             )

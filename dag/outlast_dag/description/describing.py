@@ -210,7 +210,11 @@ class _Run:
     def _waits(self, node: Node, activities: list[PendingActivity]) -> Iterator[NodeWait]:
         """Yield what a node waits for, each once."""
         name, graph = node.id, self.spec.graph
-        if self.states[name] == "waiting" and name not in graph.auxiliary:
+        if self.states[name] == "waiting" and name in graph.auxiliary:
+            owner = graph.auxiliary[name]
+            undoes = self.nodes[owner].compensate == name
+            yield NodeWait(kind="undoing" if undoes else "failure", name=owner)
+        elif self.states[name] == "waiting":
             unmet = list(filter(None, map(self._unmet, graph.producers[name])))
             for one in unmet:
                 yield NodeWait(kind="node", name=one)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import Final
+from unicodedata import east_asian_width
 
-from outlast.text.dag_words import state_words
+from outlast.text.dag_words import SEVEREST, state_words, waits_words
 from outlast.visibility.dags import DagDescription, DagNode, ItemCounts, WaitKind
 from outlast_dag.check.critical_path import critical_path
 from outlast_dag.picture.layout import GAP, HEIGHT, WIDTH, Box, Layout, laid_out
@@ -21,7 +22,10 @@ MOST_BOXES: Final = 300
 MOST_EDGES: Final = 2_000
 
 LETTERS: Final = 22
-"""How many letters of a name a box has room for."""
+"""How many letters of middle width a box has room for."""
+
+BROAD: Final = frozenset("MWmw@%")
+"""Letters that need nearly twice as much room; other capitals need a quarter more."""
 
 AWAITED: Final[dict[WaitKind, str]] = {
     "approval": "approval",
@@ -39,6 +43,8 @@ STYLE: Final = """
 .dag path { fill: none; stroke: #8a94a0; }
 .dag path.critical { stroke-width: 2.5; stroke: #4a5460; }
 .dag path.aside { stroke-dasharray: 4 3; }
+.dag path.tip { fill: #8a94a0; stroke: none; }
+.dag path.tip.critical { fill: #4a5460; }
 .dag text { fill: #1d242b; }
 .dag text.note { fill: #56606b; font-size: 11px; }
 .dag rect.track { fill: #dfe6e6; }
@@ -116,7 +122,7 @@ def svg_of_run(found: DagDescription) -> str:
     known = {node.id for node in found.nodes}
     steps = set(pairwise(node.id for node in found.nodes if node.critical))
     figures = [
-        Figure(node.id, _note(node), node.state, state_words(node), node.critical, node.items)
+        Figure(node.id, _note(node), node.state, _words(node), node.critical, node.items)
         for node in found.nodes
     ]
     edges = [
@@ -134,11 +140,27 @@ def svg_of_run(found: DagDescription) -> str:
     return _drawn(found.name, figures, edges)
 
 
+def _words(node: DagNode) -> str:
+    """Return what those who point at a node are told: how it stands, what it waits for, why it failed."""
+    said = [state_words(node)]
+    if node.waits_for:
+        said.append(f"waits for {waits_words(node)}")
+    failure = node.last_failure
+    if failure is not None:
+        said.append(f"{failure.exception_class}: {failure.message}")
+    return "\n".join(said)
+
+
 def _note(node: DagNode) -> str:
     if node.items is not None and node.state in ("running", "backing_off"):
         return f"{node.items.completed:,} of {node.items.total:,}"
     if node.attempt is not None and node.attempt > 1:
         return f"{node.state.replace('_', ' ')}, attempt {node.attempt}"
+    for wait in node.waits_for:
+        if wait.kind == "failure":
+            return f"if {wait.name} fails"
+        if wait.kind == "undoing":
+            return f"undoes {wait.name}"
     awaited = next((said for wait in node.waits_for if (said := AWAITED.get(wait.kind))), "")
     if node.state == "running" and awaited:
         return f"waits for {awaited}"
@@ -146,12 +168,6 @@ def _note(node: DagNode) -> str:
 
 
 # --- folding ----------------------------------------------------------------------------------------------------------
-
-WORST: Final = (
-    "failed", "timed_out", "compensation_failed", "upstream_failed", "backing_off", "running", "waiting",
-    "cancelled", "compensated", "recovered", "completed", "skipped",
-)  # fmt: skip
-"""The states in the order in which one of them stands for a whole group."""
 
 
 def folded(figures: Sequence[Figure], edges: Sequence[Edge]) -> tuple[list[Figure], list[Edge]]:
@@ -179,8 +195,8 @@ def folded(figures: Sequence[Figure], edges: Sequence[Edge]) -> tuple[list[Figur
 
 
 def _group(name: str, inside: Sequence[Figure]) -> Figure:
-    state = min((one.state for one in inside if one.state), key=WORST.index, default="")
-    note = f"{len(inside):,} nodes"
+    state = min((one.state for one in inside if one.state), key=SEVEREST.index, default="")
+    note = f"{len(inside):,} nodes" + (f", {state.replace('_', ' ')}" if state else "")
     counts = ItemCounts(
         total=len(inside),
         completed=sum(one.state in ("completed", "skipped", "recovered") for one in inside),
@@ -246,8 +262,13 @@ def _paths(layout: Layout, edges: Sequence[Edge]) -> Iterator[str]:
         found = [piece for piece, one in pieces.items() if one == look]
         if found:
             yield f'<path class="{look or "edge"}" d="{" ".join(found)}"></path>'
-    for x, y in sorted({line.points[-1] for line in layout.lines}):
-        yield f'<path class="tip" d="M{x - 7:g} {y - 4:g}L{x:g} {y:g}L{x - 7:g} {y + 4:g}"></path>'
+    tips: dict[tuple[float, float], bool] = {}
+    for line in layout.lines:
+        tip = line.points[-1]
+        tips[tip] = tips.get(tip, False) or looks[line.source, line.target].critical
+    for (x, y), critical in sorted(tips.items()):
+        look = "tip critical" if critical else "tip"
+        yield f'<path class="{look}" d="M{x - 8:g} {y - 4:g}L{x:g} {y:g}L{x - 8:g} {y + 4:g}Z"></path>'
 
 
 def pieces_of(points: Sequence[tuple[float, float]]) -> Iterator[str]:
@@ -269,8 +290,10 @@ def _box(figure: Figure, box: Box) -> Iterator[str]:
     words = f"{figure.id}: {figure.words or figure.note}"
     yield f'<g class="{look}" transform="translate({box.x:g} {box.y:g})"><title>{escape(words)}</title>'
     yield f'<rect class="box" width="{WIDTH}" height="{HEIGHT}" rx="6"></rect>'
+    # It cuts what a broad font makes too long.
+    yield f'<svg width="{WIDTH - 4}" height="{HEIGHT}">'
     yield f'<text x="12" y="20">{escape(_short(figure.id))}</text>'
-    yield f'<text class="note" x="12" y="36">{escape(_short(figure.note))}</text>'
+    yield f'<text class="note" x="12" y="36">{escape(_short(figure.note))}</text></svg>'
     items = figure.items
     if items is not None and items.total:
         whole = WIDTH - 24
@@ -285,7 +308,25 @@ def _box(figure: Figure, box: Box) -> Iterator[str]:
 
 def _short(name: str) -> str:
     """Return a name as a box has room for it: of one in groups, the end."""
-    if len(name) <= LETTERS:
+    if _width(name) <= LETTERS:
         return name
     last = name.rpartition("/")[2]
-    return last if len(last) <= LETTERS else f"{last[: LETTERS - 1]}…"
+    if _width(last) <= LETTERS:
+        return last
+    kept = last[: LETTERS - 1]
+    while _width(kept) > LETTERS - 1:
+        kept = kept[:-1]
+    return f"{kept}…"
+
+
+def _width(name: str) -> float:
+    """Return how much room a name takes, in letters of middle width. The fonts of those who look are not known."""
+    return sum(map(_room, name))
+
+
+def _room(letter: str) -> float:
+    if letter in BROAD:
+        return 1.8
+    if east_asian_width(letter) in "WF":
+        return 2.0
+    return 1.25 if letter.isupper() else 1.0

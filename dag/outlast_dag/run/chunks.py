@@ -10,7 +10,7 @@ from outlast_dag.check.durations import children_at_once, limit_of
 from outlast_dag.run.actions import Failed, Outcome
 from outlast_dag.run.items import Items
 from outlast_dag.run.values import Find, bind
-from outlast_dag.spec.dag import DagSpec, Parameter
+from outlast_dag.spec.dag import DagSpec, Parameter, name_within
 from outlast_dag.spec.nodes import ITEM, Map
 from outlast_dag.spec.values import Constant, Ref
 from outlast_workflow.errors.dags import DagFailedError
@@ -86,7 +86,7 @@ def _part(spec: DagSpec, node: Map, find: Find) -> DagSpec:
         collect=node.collect,
     )
     return DagSpec(
-        name=f"{spec.name}.{node.id}",
+        name=name_within(spec.name, node.id),
         options=spec.options,
         params=(Parameter("items"),),
         nodes=(part,),

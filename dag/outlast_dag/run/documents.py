@@ -9,7 +9,7 @@ from outlast_dag.check.report import report
 from outlast_dag.run.approvals import HANDLERS, Approvals, approvals_of
 from outlast_dag.run.interpreter import follow
 from outlast_dag.run.progress import Progress
-from outlast_dag.spec.dag import ANY_DAG
+from outlast_dag.spec.dag import ANY_DAG, DagSpec
 from outlast_dag.spec.reading import read_spec
 from outlast_workflow.api.markers import side_effect
 from outlast_workflow.data.signatures import CallSignature
@@ -39,10 +39,28 @@ async def run_document(
     """
     spec = read_spec(document)
     # What is wrong with a document is said by the version that begins the run, and recorded.
-    problems = side_effect(lambda: list(report(spec).errors), result_type=list[Problem])
+    problems = side_effect(lambda: document_problems(spec, len(args)), result_type=list[Problem])
     if problems:
         raise DagValidationError(spec.name, problems)
     return await follow(approvals, spec, args, watch)
+
+
+def document_problems(spec: DagSpec, given: int) -> list[Problem]:
+    """Return why a DAG cannot be run with so many arguments; empty if it can.
+
+    Args:
+        spec: The DAG.
+        given: How many arguments there are for it.
+    """
+    problems = list(report(spec).errors)
+    names = tuple(parameter.name for parameter in spec.params)
+    required = sum(parameter.required for parameter in spec.params)
+    if not required <= given <= len(names):
+        defaults = tuple(parameter.default for parameter in spec.params if not parameter.required)
+        signature = CallSignature(spec.name, names, (Any,) * len(names), defaults=defaults)
+        advice = "start it with one argument for each of its params"
+        problems.append(Problem("wrong_arguments", "", "params", signature.arity_message(given), advice))
+    return problems
 
 
 any_dag: Final[RunReference[..., Any]] = RunReference(

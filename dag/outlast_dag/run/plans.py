@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from outlast_dag.check.report import in_order, report
-from outlast_dag.spec.dag import DagSpec
+from outlast_dag.spec.dag import DagSpec, name_within
 from outlast_dag.spec.nodes import Call, Child, Plan
 from outlast_dag.spec.reading import read_spec
 from outlast_dag.spec.values import Ref, obj
@@ -36,7 +36,7 @@ def planned(value: Any, dag: str, node: Plan) -> DagSpec:
     Raises:
         DagValidationError: It cannot be run, or does what the planner may not; ``problems`` are all of it.
     """
-    name = f"{dag}.{node.id}"
+    name = name_within(dag, node.id)
     if not isinstance(value, Mapping):
         raise _refused(name, "bad_document", "is no JSON object", 'return {"nodes": […]}')
     nodes = value.get("nodes")

@@ -13,6 +13,7 @@ from outlast_dag.spec.options import DEFAULT_RETRY
 from outlast_dag.spec.values import Value
 from outlast_dag.spec.writing import canonical, spec_document
 from outlast_workflow.options.activity import ActivityOptions
+from outlast_workflow.options.validation import MAX_NAME_LENGTH
 
 ANY_DAG: Final = "outlast.dag"
 """The type of the workflow that runs the DAG that its first argument describes."""
@@ -100,3 +101,13 @@ class DagSpec:
     def options_of(self, node: Call) -> ActivityOptions:
         """Return the options of a node's calls: its own over the DAG's."""
         return self.options.merged(node.options)
+
+
+def name_within(dag: str, node: str) -> str:
+    """Return the name of a DAG that a node of another one runs, cut where it would be too long for a name.
+
+    Args:
+        dag: The name of the other one.
+        node: The node's id.
+    """
+    return f"{dag}.{node}"[:MAX_NAME_LENGTH]

@@ -103,7 +103,8 @@ class _Reader:
             return None
         name = document.get("id")
         self.node = name if isinstance(name, str) else ""
-        kind = KINDS.get(cast("str", document.get("kind")))
+        named = document.get("kind")
+        kind = KINDS.get(named) if isinstance(named, str) else None
         node = None
         if kind is None:
             self._problem(_FormError(f"{place}.kind", f"must be one of {', '.join(KINDS)}"))

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from outlast import __version__
+from outlast.text.alert_words import mark_words
 from outlast.text.dag_words import firing_words, state_words, waits_words
 from outlast.text.wording import capped, clock, counted, label, progress_words, words
 from outlast.visibility.alerts import how_far
@@ -252,6 +253,7 @@ for _filter in (
         waits_words,
         firing_words,
         how_far,
+        mark_words,
     ),
 ):
     _filters[_filter.__name__] = _filter

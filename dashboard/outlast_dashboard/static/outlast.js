@@ -91,6 +91,28 @@
     }
   }
 
+  // --- what is larger than its frame opens where something happens, and stays where it is scrolled to ---
+  const MATTERS = [".failed, .timed_out, .compensation_failed", ".backing_off", ".running", ".waiting", ".node"];
+  const placed = new WeakSet();
+  function place() {
+    for (const frame of all(".drawing")) {
+      if (placed.has(frame)) continue;
+      placed.add(frame);
+      const found = MATTERS.map((look) => frame.querySelector(`:is(${look}) > rect.box`)).find(Boolean);
+      if (!found) continue;
+      const box = found.getBoundingClientRect(), around = frame.getBoundingClientRect();
+      frame.scrollLeft += box.left - around.left - (around.width - box.width) / 2;
+      frame.scrollTop += box.top - around.top - (around.height - box.height) / 2;
+    }
+  }
+
+  // Seen as a whole and then at its size again, it has forgotten how it was scrolled.
+  document.addEventListener("change", (event) => {
+    if (!event.target.closest(".whole")) return;
+    for (const frame of all(".drawing")) placed.delete(frame);
+    place();
+  });
+
   // --- connection ---
   function say(state, text) {
     const status = document.getElementById("live");
@@ -103,6 +125,7 @@
   function refresh() {
     localize();
     tick();
+    place();
     document.dispatchEvent(new CustomEvent("outlast:refresh"));
   }
 

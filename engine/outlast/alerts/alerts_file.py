@@ -17,6 +17,7 @@ from outlast.text.parsing import duration
 from outlast_watchdog.rules import AlertRule, checked_rules
 from outlast_workflow.errors import InvalidOptionError, OutlastError
 from outlast_workflow.options.alerts import AlertPolicy
+from outlast_workflow.options.other_names import advice
 
 
 class _Strict(BaseModel):
@@ -54,8 +55,8 @@ class _Rule(_Strict):
 
 
 class _File(_Strict):
-    channels: dict[str, _Channel] = {}
-    rules: list[_Rule] = []
+    channels: dict[str, Any] = {}
+    rules: list[Any] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +89,31 @@ def read_alerts_file(path: Path, load: Callable[[str], Any]) -> AlertsFile:
         raise _bad(path, [f"it cannot be read: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _bad(path, [f"it is no TOML: {error}"]) from None
-    try:
-        read = _File.model_validate(document)
-    except ValidationError as error:
-        raise _bad(path, [f"{_place(one['loc'])}: {one['msg']}" for one in error.errors()]) from None
-    problems: list[str] = []
+    known = tuple(_File.model_fields)
+    problems = [
+        f"{name}: there is no such table: {advice(name, known)}" for name in document if name not in known
+    ]
     channels: dict[str, AlertChannel] = {}
     rules: list[AlertRule] = []
-    for name, channel in read.channels.items():
+    try:
+        read = _File.model_validate({name: document[name] for name in known if name in document})
+    except ValidationError as error:
+        problems += [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        read = _File()
+    # Each is read alone, so that what is wrong with one hides nothing of the others.
+    for name, given in read.channels.items():
         try:
+            channel = _Channel.model_validate(given)
             channels |= checked_channels({name: _channel_of(channel, path, load)})
+        except ValidationError as error:
+            problems += [_words(f"channels.{name}", ".", one, _Channel) for one in error.errors()]
         except OutlastError as error:
             problems.append(f"channels.{name}: {error}")
-    for number, rule in enumerate(read.rules, 1):
+    for number, given in enumerate(read.rules, 1):
         try:
-            rules.append(_rule_of(rule))
+            rules.append(_rule_of(_Rule.model_validate(given)))
+        except ValidationError as error:
+            problems += [_words(f"rule {number}", " ", one, _Rule) for one in error.errors()]
         except OutlastError as error:
             problems.append(f"rule {number}: {error}")
     if problems:
@@ -141,10 +152,12 @@ def _seconds(field: str, value: float | str) -> float:
     return value
 
 
-def _place(location: tuple[int | str, ...]) -> str:
-    if location[:1] == ("rules",) and len(location) > 1 and isinstance(location[1], int):
-        return " ".join([f"rule {location[1] + 1}", *map(str, location[2:])])
-    return ".".join(map(str, location)) or "the file"
+def _words(owner: str, joined: str, error: Any, model: type[BaseModel]) -> str:
+    """Return what is wrong with a channel or a rule."""
+    place = joined.join([owner, *map(str, error["loc"])])
+    if error["type"] == "extra_forbidden":
+        return f"{place}: there is no such setting: {advice(str(error['loc'][0]), tuple(model.model_fields))}"
+    return f"{place}: {error['msg'].removeprefix('Value error, ')}"
 
 
 def _bad(path: Path, problems: list[str]) -> InvalidOptionError:

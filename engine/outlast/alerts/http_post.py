@@ -99,7 +99,7 @@ def read_target(url: Any, *, allow_http: bool) -> Target:
         raise _bad_url("must begin with https:// and name a host")
     if parts.scheme == "http" and not allow_http:
         raise _bad_url(
-            "must begin with https://: anybody on the way could read and change it (allow_http=True)"
+            "must begin with https://: anybody on the way could read and change it; the setting allow_http permits it"
         )
     if parts.username is not None or parts.password is not None:
         raise _bad_url("must not hold a user or a password")
@@ -121,12 +121,14 @@ def is_public(address: Address) -> bool:
         for inner in within:
             if inner is not None:
                 return is_public(inner)
-        if address.teredo is not None:
+        if address.teredo is not None or address not in _UNICAST:
             return False
     return address.is_global and not address.is_multicast
 
 
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+"""All that is given out for the whole Internet. What lies elsewhere is local, old, or reserved."""
 
 
 async def post(
@@ -240,7 +242,8 @@ async def _exchange(
         if status >= 200:
             wait = BytesParser().parsebytes(head[found.end() :], headersonly=True)["retry-after"]
             await _last_words(reader)
-            return Answer(status, _seconds(wait, now))
+            # A header that is not ASCII is no str.
+            return Answer(status, None if wait is None else _seconds(str(wait), now))
     raise PostError("the answer never came to its end")
 
 
@@ -253,15 +256,13 @@ async def _last_words(reader: asyncio.StreamReader) -> None:
                 left -= len(chunk)
 
 
-def _seconds(wait: str | None, now: datetime) -> float | None:
+def _seconds(wait: str, now: datetime) -> float | None:
     """Return the seconds of a ``Retry-After``; ``None`` where it says nothing that can be read."""
-    if wait is None:
-        return None
     wait = wait.strip()
     if wait.isascii() and wait.isdigit():
         return float(min(int(wait[:9]), 10**8))
     try:
         at = parsedate_to_datetime(wait)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())

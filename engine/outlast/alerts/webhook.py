@@ -20,6 +20,8 @@ from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, to_dateti
 
 LONGEST_TIMEOUT_S: Final = 14
 """Less than an attempt may take, so that its failure says what happened."""
+SHORTEST_WAIT_S: Final = 5
+"""The shortest ``Retry-After`` that is obeyed: one of 0 would be asked again and again without a pause, for a day."""
 LONGEST_WAIT_S: Final = 3600
 """The longest ``Retry-After`` that is obeyed."""
 _RETRIED: Final = frozenset({408, 425, 429})
@@ -135,5 +137,5 @@ class Webhook:
             said,
             type="WebhookRefused",
             non_retryable=400 <= status < 500 and status not in _RETRIED,
-            next_retry_delay=None if wait is None else min(wait, LONGEST_WAIT_S),
+            next_retry_delay=None if wait is None else min(max(wait, SHORTEST_WAIT_S), LONGEST_WAIT_S),
         )

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 
+from outlast_store.alerts.channels import channel_of
 from outlast_store.journal.commit_news import Committed
 from outlast_store.schema.rows import ActivityRow, AlertRow, AlertTimerRow, AttemptRow, RunRow
 from outlast_store.transitions.requests import REJECTED
@@ -24,7 +25,8 @@ from outlast_workflow.history.events import (
     WorkflowDequeued,
     WorkflowTaskFailed,
 )
-from outlast_workflow.primitives.enums import ActivityStatus, AlertKind
+from outlast_workflow.options.alerts import DELIVERY
+from outlast_workflow.primitives.enums import ActivityStatus, AlertKind, RunStatus
 from outlast_workflow.primitives.metric import LATENESS_BUCKETS_S, Metric
 
 METER: Final = "outlast"
@@ -106,6 +108,20 @@ ALERTS_MISSED: Final = Metric(
     ("kind", "mark"),
     "Marks that no watchdog saw before their deadlines",
 )
+DELIVERY_ATTEMPTS: Final = Metric(
+    "outlast.alerts.delivery_attempts",
+    "counter",
+    "{attempt}",
+    ("channel", "outcome"),
+    "Attempts to deliver alerts to a channel that ended",
+)
+DELIVERIES: Final = Metric(
+    "outlast.alerts.deliveries",
+    "counter",
+    "{delivery}",
+    ("channel", "outcome"),
+    "Deliveries of alerts that ended, of up to a hundred alerts each",
+)
 METRICS: Final = (
     STARTED,
     ENDED,
@@ -119,6 +135,8 @@ METRICS: Final = (
     ALERTS_FIRED,
     ALERTS_LATENESS,
     ALERTS_MISSED,
+    DELIVERY_ATTEMPTS,
+    DELIVERIES,
 )
 
 _REQUESTS: Final[dict[type[Event], dict[str, str]]] = {
@@ -126,6 +144,7 @@ _REQUESTS: Final[dict[type[Event], dict[str, str]]] = {
     UpdateAccepted: {"kind": "update", "outcome": "accepted"},
     WorkflowCancelRequested: {"kind": "cancel", "outcome": "accepted"},
 }
+DELIVERED: Final = "delivered"
 _REJECTED: Final = {"kind": "update", "outcome": "rejected"}
 
 
@@ -146,6 +165,8 @@ class EngineMetrics:
         self._alerts_fired = ALERTS_FIRED.counter(meter)
         self._alerts_lateness = ALERTS_LATENESS.histogram(meter, LATENESS_BUCKETS_S)
         self._alerts_missed = ALERTS_MISSED.counter(meter)
+        self._delivery_attempts = DELIVERY_ATTEMPTS.counter(meter)
+        self._deliveries = DELIVERIES.counter(meter)
 
     def on_commit(self, committed: Committed) -> None:
         """Record what a committed batch contains."""
@@ -163,7 +184,7 @@ class EngineMetrics:
         for values in committed.attempts:
             attempt = AttemptRow(*values)
             row = activities[attempt.run_id, attempt.activity_id]
-            self._attempts.add(1, _of_activity(row, attempt.outcome))
+            self._attempt(row, attempt.outcome)
         for answer in committed.answered.values():
             if answer[0] == REJECTED:
                 self._requests.add(1, _REJECTED)
@@ -187,6 +208,8 @@ class EngineMetrics:
             of = {**_of_run(run), "outcome": run.status}
             self._ended.add(1, of)
             self._duration.record((run.closed_at - run.created_at) / 1_000_000, of)
+            if run.workflow_type == DELIVERY:
+                self._deliveries.add(1, _of_delivery(run.task_queue, run.status))
 
     def _activity(self, row: ActivityRow, closed_at: int) -> None:
         of = _of_activity(row, row.status)
@@ -194,7 +217,12 @@ class EngineMetrics:
         self._activity_duration.record((closed_at - row.scheduled_at) / 1_000_000, of)
         # An attempt that succeeds has no row of its own.
         if row.status == ActivityStatus.COMPLETED:
-            self._attempts.add(1, of)
+            self._attempt(row, row.status)
+
+    def _attempt(self, row: ActivityRow, outcome: str) -> None:
+        self._attempts.add(1, _of_activity(row, outcome))
+        if row.activity_type == DELIVERY:
+            self._delivery_attempts.add(1, _of_delivery(row.public_task_queue, outcome))
 
 
 def _of_run(run: RunRow) -> Mapping[str, str]:
@@ -204,6 +232,13 @@ def _of_run(run: RunRow) -> Mapping[str, str]:
 def _of_mark(row: AlertRow | AlertTimerRow) -> dict[str, str]:
     # Instants are as many as there are workflows.
     return {"kind": row.kind, "mark": row.kind if row.kind == AlertKind.AT_INSTANT else row.mark}
+
+
+def _of_delivery(task_queue: str, outcome: str) -> Mapping[str, str]:
+    return {
+        "channel": channel_of(task_queue) or task_queue,
+        "outcome": DELIVERED if outcome == RunStatus.COMPLETED else outcome,
+    }
 
 
 def _of_activity(row: ActivityRow, outcome: str) -> Mapping[str, str]:

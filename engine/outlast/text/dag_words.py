@@ -6,10 +6,12 @@ from collections import Counter
 from typing import Final
 
 from outlast.text.wording import counted, words
-from outlast.visibility.dags import DagDescription, DagNode, NodeWait, WaitKind
+from outlast.visibility.dags import DagDescription, DagNode, NodeState, NodeWait, WaitKind
 
 _WAITS: Final[dict[WaitKind, str]] = {
     "node": "{}",
+    "failure": "a failure of {}",
+    "undoing": "{} to be undone",
     "room": "room among the calls that run at once",
     "worker": "a worker of task queue {}",
     "queue": "queue {}",
@@ -22,6 +24,12 @@ _WAITS: Final[dict[WaitKind, str]] = {
 }
 
 MOST_NAMED: Final = 4
+
+SEVEREST: Final[tuple[NodeState, ...]] = (
+    "failed", "timed_out", "compensation_failed", "upstream_failed", "backing_off", "running", "waiting",
+    "cancelled", "compensated", "recovered", "completed", "skipped",
+)  # fmt: skip
+"""The states in the order in which people ask for them."""
 
 
 def wait_words(wait: NodeWait) -> str:
@@ -62,9 +70,9 @@ def state_words(node: DagNode) -> str:
 
 
 def counts_words(found: DagDescription) -> str:
-    """Return how many nodes stand how: ``3 completed, 1 running``."""
+    """Return how many nodes stand how, what went wrong first: ``1 failed, 3 completed``."""
     counts = Counter(node.state for node in found.nodes)
-    return ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in counts.most_common())
+    return ", ".join(f"{counts[state]:,} {state.replace('_', ' ')}" for state in SEVEREST if counts[state])
 
 
 def slack_words(found: DagDescription) -> str:

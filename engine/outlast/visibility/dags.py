@@ -31,7 +31,18 @@ NodeState = Literal[
 it needs has failed, ``recovered`` if it failed and another one took its place."""
 
 WaitKind = Literal[
-    "node", "room", "worker", "queue", "backoff", "timer", "event", "approval", "child", "decision"
+    "node",
+    "failure",
+    "undoing",
+    "room",
+    "worker",
+    "queue",
+    "backoff",
+    "timer",
+    "event",
+    "approval",
+    "child",
+    "decision",
 ]
 FiringKind = Literal[
     "schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat", "next_attempt", "timer"
@@ -42,9 +53,10 @@ class NodeWait(View):
     """What a node waits for.
 
     Attributes:
-        kind: ``node``: another node; ``room``: fewer calls of the DAG at once; ``worker``: of the task queue ``name``;
-            ``queue``: its turn there; ``backoff``: its next attempt; ``timer``, ``event``, ``approval`` and ``child``:
-            those; ``decision``: a workflow task, in which a worker decides what comes next.
+        kind: ``node``: another node; ``failure`` and ``undoing``: what the node ``name`` has this one for; ``room``:
+            fewer calls of the DAG at once; ``worker``: of the task queue ``name``; ``queue``: its turn there;
+            ``backoff``: its next attempt; ``timer``, ``event``, ``approval`` and ``child``: those; ``decision``: a
+            workflow task, in which a worker decides what comes next.
         name: What it is called.
     """
 

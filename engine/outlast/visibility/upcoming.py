@@ -10,7 +10,7 @@ import binascii
 import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -185,14 +185,21 @@ def _read_cursor(cursor: str, digest: str) -> tuple[int | None, Place]:
         raise _bad_cursor("belongs to other filters")
     try:
         if until is not None:
-            integer("until", until, 0, _LAST)
+            _ = _stored("until", until)
         source = SOURCES[integer("rank", rank, 0, len(SOURCES) - 1)]
         for column, part in zip(source.key, key, strict=True):
-            _ = integer(column, part, 0, _LAST) if column in _NUMBERS else validate_name(column, part)
-        place = Place(integer("due at", due_at, 0, _LAST), rank, tuple(key))
+            _ = _stored(column, part) if column in _NUMBERS else validate_name(column, part)
+        place = Place(_stored("due at", due_at), rank, tuple(key))
     except (InvalidOptionError, ValueError):
         raise _bad_cursor("is not one that a page gave") from None
     return until, place
+
+
+def _stored(field: str, value: Any) -> int:
+    """Return a number that a column may hold: an instant of the year 9999 is more than options may be."""
+    if type(value) is not int or not 0 <= value <= _LAST:
+        raise InvalidOptionError(f"{field} must be from 0 to {_LAST}", field=field)
+    return value
 
 
 def _bad_cursor(why: str) -> InvalidOptionError:

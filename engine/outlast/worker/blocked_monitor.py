@@ -7,7 +7,7 @@ which backs off and shows in ``describe``, while the process continues.
 
 The interruption is an exception that is raised in the loop's thread between two steps of Python code. Code inside a C
 call (``time.sleep``, a driver) is interrupted when the call returns. Code that catches ``BaseException`` in a loop
-cannot be interrupted. Raising the exception and leaving the workflow task take the same lock, and leaving withdraws an
+cannot be interrupted. Raising the exception and leaving the workflow task take the same lock, and leaving takes an
 exception that has not arrived yet, so nothing outside a workflow task is ever interrupted.
 """
 
@@ -74,7 +74,27 @@ class BlockedMonitor:
             self._machine = None
             if self._raised:
                 self._raised = False
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._watched), None)
+                self._take()
+
+    def _take(self) -> None:
+        """Take an exception that has not arrived yet, here where it does no harm.
+
+        Another one replaces it, and is waited for. To withdraw it, as the interpreter offers, leaves its evaluation
+        loop looking for an exception that never comes (CPython 3.11, 3.12): the thread is slower for good, and a
+        profiler that is set in it hangs.
+        """
+        try:
+            self._raise()
+            while True:
+                pass
+        except WorkflowTaskInterrupted:
+            pass
+
+    def _raise(self) -> None:
+        """Let the watched thread raise an exception between two steps of Python code."""
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(self._watched), ctypes.py_object(WorkflowTaskInterrupted)
+        )
 
     def _run(self) -> None:
         while not self._stopping.wait(CHECK_INTERVAL_S):
@@ -105,9 +125,7 @@ class BlockedMonitor:
             )
         )
         self._raised = True
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(self._watched), ctypes.py_object(WorkflowTaskInterrupted)
-        )
+        self._raise()
 
 
 def monitor() -> BlockedMonitor | None:

@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
+import orjson
 from tests.simulation.bugs.planting import bug, patch
 
 from outlast_activities import attempts
+from outlast_runs import terminal_commands
 from outlast_store.alerts import arming
 from outlast_store.alerts.marks import marks_of_run
 from outlast_store.schema import tables
 from outlast_store.schema.rows import AlertTimerRow
-from outlast_store.transitions import run_ends
-from outlast_store.transitions.alerts import deliveries
+from outlast_store.transitions import new_runs, run_ends
+from outlast_store.transitions.alerts import acknowledgements, deliveries
 from outlast_store.transitions.alerts.firing import tell
-from outlast_watchdog import alerts
+from outlast_watchdog import alerts, rules
 from outlast_workflow.options.alerts import ENFORCED, AlertPolicy
 
 
@@ -152,3 +154,42 @@ def deliveries_are_lost(stack: ExitStack) -> None:
         right(self, fired)
 
     patch(stack, deliveries.Deliveries, "start", wrong)
+
+
+@bug
+def acknowledgements_overwrite_each_other(stack: ExitStack) -> None:
+    """Whoever acknowledges an alert last stands for it."""
+    right = acknowledgements.AcknowledgeAlert.apply
+
+    def wrong(self: Any, batch: Any) -> Any:
+        batch.execute("UPDATE alerts SET acknowledged_at = NULL WHERE alert_id = ?", (self.alert_id,))
+        return right(self, batch)
+
+    patch(stack, acknowledgements.AcknowledgeAlert, "apply", wrong)
+
+
+@bug
+def rules_are_given_again(stack: ExitStack) -> None:
+    """A watchdog adds a rule that another one has added since it looked."""
+
+    def wrong(text: str | None, policy: AlertPolicy, since: int) -> str:
+        document: dict[str, Any] = {"since": since} if text is None else orjson.loads(text)
+        document.setdefault("rules", []).append(policy.to_document())
+        return orjson.dumps(document).decode()
+
+    patch(stack, rules, "with_rule", wrong)
+
+
+@bug
+def rules_end_with_their_run(stack: ExitStack) -> None:
+    """What a run has from a rule is not handed on to the next run."""
+    right = new_runs.next_run
+
+    def wrong(*given: Any, **named: Any) -> Any:
+        following = right(*given, **named)
+        if '"rules"' in (following.alerts or ""):
+            following.alerts = None
+        return following
+
+    patch(stack, run_ends, "next_run", wrong)
+    patch(stack, terminal_commands, "next_run", wrong)

@@ -241,24 +241,27 @@ class Admissions:
             seen: The places of its runs and activities before that change; they are brought up to date.
             offset: By how much the writer's clock is off, in microseconds.
         """
+        read: dict[Key, Place] = {}
         before: dict[Key, Place] = {}
         after: dict[Key, Place] = {}
         for run_id, entry in batch.run_rows.items():
             if entry.row.queue is not None:
-                before[run_id, 0] = seen.get((run_id, 0)) or run_place(entry.before)
+                read[run_id, 0] = run_place(entry.before)
+                before[run_id, 0] = seen.get((run_id, 0)) or read[run_id, 0]
                 after[run_id, 0] = run_place(vars(entry.row))
                 if entry.row.slot_queue is None and entry.row.owner_id is not None:
                     yield f"run {run_id} has owner {entry.row.owner_id}, and was not admitted"
         for key, activity in batch.activity_rows.items():
             if activity.row.queue is not None:
-                before[key] = seen.get(key) or activity_place(activity.before)
+                read[key] = activity_place(activity.before)
+                before[key] = seen.get(key) or read[key]
                 after[key] = activity_place(vars(activity.row))
         moved = [key for key, place in after.items() if place.slot != before[key].slot]
         slots = [place.slot for key in moved for place in (before[key], after[key]) if place.slot is not None]
         for queue in sorted({slot.queue for slot in slots}):
             known = self.watched(queue)
             if known is not None:
-                yield from Judged(self, batch, queue, known, before, after).check(offset)
+                yield from Judged(self, batch, queue, known, Places(read, before, after)).check(offset)
                 self._keep(queue, known)
         seen.update(after)
 
@@ -281,6 +284,14 @@ def activity_place(values: Mapping[str, Any] | None) -> Place:
     return Place(None, values["available_at"] if values["status"] == "pending" else None)
 
 
+class Places(NamedTuple):
+    """Where runs and activities are: as the batch read them, before a change of the batch, and after it."""
+
+    read: Mapping[Key, Place]
+    before: Mapping[Key, Place]
+    after: Mapping[Key, Place]
+
+
 class Judged:
     """One change, as it looks for one queue.
 
@@ -289,8 +300,7 @@ class Judged:
         batch: The batch.
         queue: The queue.
         known: What is known of the queue.
-        before: The places of the batch's runs and activities before the change.
-        after: Their places after it.
+        places: The places of the batch's runs and activities.
     """
 
     def __init__(
@@ -299,19 +309,22 @@ class Judged:
         batch: Batch,
         queue: str,
         known: Watched,
-        before: Mapping[Key, Place],
-        after: Mapping[Key, Place],
+        places: Places,
     ) -> None:
         self.batch = batch
         self.queue = queue
         self.known = known
         self.by = type(batch.change).__name__
         self.line = admissions.line(queue, batch.now)
-        self.was = before
+        self.was = before = places.before
         self.before = admissions.slots(queue)
         self.after = dict(self.before)
-        for held, places in ((self.before, before), (self.after, after)):
-            for key, place in places.items():
+        for held, known_as in ((self.before, before), (self.after, places.after)):
+            for key, place in known_as.items():
+                # What the batch has not moved is as the database has it: a row from the cache may be out of date, and
+                # its `UPDATE` is what would find that.
+                if place == places.read[key]:
+                    continue
                 if place.slot is not None and place.slot.queue == queue:
                     held[key] = place.slot
                 else:

@@ -6,6 +6,7 @@
     ├── InvalidOptionError (ValueError)        an option, name or id that cannot be used
     ├── InvalidUrlError (ValueError)           a database URL that cannot be used
     ├── DagValidationError (ValueError)        a DAG that cannot be built; ``problems`` are all that is wrong with it
+    ├── InvalidDocumentError (ValueError)      a document cannot be used; ``problems`` are all that is wrong with it
     ├── WorkflowAlreadyStartedError            the workflow id is taken
     ├── WorkflowNotFoundError                  no workflow has this id
     │   ├── RunNotFoundError                   … or not this run
@@ -110,7 +111,7 @@ from outlast_workflow.errors.dags import (
 from outlast_workflow.errors.failure import ApplicationError, FailureError
 from outlast_workflow.errors.history import DamagedHistoryError, HistoryExistsError, InvalidHistoryError
 from outlast_workflow.errors.limits import OwnersDiedError, StructuralLimitError
-from outlast_workflow.errors.options import InvalidOptionError, InvalidUrlError
+from outlast_workflow.errors.options import InvalidDocumentError, InvalidOptionError, InvalidUrlError
 from outlast_workflow.errors.payloads import PayloadCodecError, PayloadDecodeError, PayloadEncodeError
 from outlast_workflow.errors.queues import QueueExistsError, QueueInUseError, QueueNotFoundError
 from outlast_workflow.errors.refusals import (
@@ -216,6 +217,7 @@ __all__ = [
     "FailureError",
     "ForkedConnectionError",
     "HistoryExistsError",
+    "InvalidDocumentError",
     "InvalidHistoryError",
     "InvalidOptionError",
     "InvalidUrlError",

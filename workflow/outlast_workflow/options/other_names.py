@@ -151,6 +151,28 @@ _ADVICE: Final = {
         "give seconds, or a timedelta such as timedelta(hours=6)",
     ),
 }
+_ATTEMPTS: Final = (
+    "give retry=RetryPolicy(max_attempts=…), or retry=… with the number: three retries are four attempts"
+)
+_OF_STEPS: Final = {
+    "retries": _ATTEMPTS,
+    "max_retries": _ATTEMPTS,
+    "max_attempts": _ATTEMPTS,
+    "retry_policy": "it is called retry here",
+    "start_to_close_timeout": "it is called timeout here",
+    # Airflow
+    "retry_delay": "give retry=RetryPolicy(initial_interval=…)",
+    "retry_exponential_backoff": "give retry=RetryPolicy(backoff_coefficient=…)",
+    "execution_timeout": "it is called timeout here",
+    "trigger_rule": "it is called trigger here",
+    "depends_on": "it is called after here",
+    "task_id": "it is called id here",
+    "task_group": "write the step in a `with group(…):`",
+    "pool": "it is called queue here",
+    "priority_weight": "it is called priority here: 0 comes first",
+    "max_active_tis_per_dag": "a queue limits all runs: give queue=…; max_parallel of the DAG limits one",
+}
+"""What these names mean for a step of a DAG."""
 _SPEC: Final = "say when it fires: spec=Cron('0 2 * * *', time_zone='Europe/Zurich'), or an Every or an At"
 _BY_HAND: Final = "use the handle's trigger or backfill after it"
 _OF_SCHEDULES: Final = {
@@ -255,6 +277,8 @@ def advice(name: str, known: tuple[str, ...]) -> str:
         name: Its name.
         known: The options that there are.
     """
+    if "skip_when" in known and name in _OF_STEPS:
+        return _OF_STEPS[name]
     if "queue" in known or "options" in known:
         name = _OF_QUEUES.get(name, name)
         if name in known:

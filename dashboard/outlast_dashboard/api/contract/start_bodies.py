@@ -78,6 +78,7 @@ class AlertsBody(Body):
         description="The deadlines that shares and leads are about; by default all that are set.",
     )
     signal: Segment | None = Field(default=None, description="The signal that tells the workflow itself.")
+    channels: list[Segment] = Field(default_factory=list, description="The channels that are told.")
 
     def policy(self) -> AlertPolicy:
         """Return the policy, which the engine's validator checks."""
@@ -88,6 +89,7 @@ class AlertsBody(Body):
             at_instant=self.at_instant,
             kinds=self.kinds,
             signal=self.signal,
+            channels=self.channels,
         )
 
 

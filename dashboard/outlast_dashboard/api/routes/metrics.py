@@ -7,6 +7,7 @@ process, they are in the default registry, and so part of this page.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
@@ -16,12 +17,23 @@ from starlette.responses import Response
 
 from outlast.outbox.outbox import OutboxSummary
 from outlast.queues.descriptions import QueueDescription
-from outlast.visibility.overview import TaskQueueView, WatchdogView, task_queue_views, watchdog_view
+from outlast.visibility.overview import (
+    StatusCounts,
+    TaskQueueView,
+    WatchdogView,
+    status_counts,
+    task_queue_views,
+    watchdog_view,
+)
 from outlast_dashboard.authorization import Reader, TheWeb
 from outlast_store.reads.queues import count_queues
+from outlast_workflow.options.alerts import DELIVERY
+from outlast_workflow.primitives.enums import RunStatus
 
 MOST_QUEUES = 500
 """How many queues a scrape tells of, the first by name: each takes some statements."""
+
+_WAITING: Final = (RunStatus.QUEUED, RunStatus.PENDING, RunStatus.RUNNING)
 
 router = APIRouter(tags=["operations"])
 
@@ -39,6 +51,7 @@ class _Snapshot(Collector):
         open_runs: int,
         attention: int,
         unacknowledged: int,
+        deliveries: StatusCounts,
     ) -> None:
         self._task_queues = task_queues
         self._queues = queues
@@ -48,6 +61,7 @@ class _Snapshot(Collector):
         self._open_runs = open_runs
         self._attention = attention
         self._unacknowledged = unacknowledged
+        self._deliveries = deliveries
 
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily("outlast_open_runs", "Runs that are open", value=self._open_runs)
@@ -57,6 +71,14 @@ class _Snapshot(Collector):
             "Alerts that nobody has acknowledged, counted up to 10,000",
             value=self._unacknowledged,
         )
+        deliveries = GaugeMetricFamily(
+            "outlast_alert_deliveries",
+            "Deliveries of alerts that are kept, by how they stand",
+            labels=["status"],
+        )
+        for status, number in _standings(self._deliveries).items():
+            deliveries.add_metric([status], number)
+        yield deliveries
         deadlines = GaugeMetricFamily(
             "outlast_open_deadlines",
             "Deadlines, timers, alerts and schedules by kind and by when they fall due",
@@ -102,6 +124,17 @@ class _Snapshot(Collector):
         )
 
 
+def _standings(deliveries: StatusCounts) -> dict[str, int]:
+    """Return how many deliveries wait, have been made, and have failed for good."""
+    found = {"waiting": 0, "delivered": 0, "failed": 0}
+    for status, number in deliveries.counts.items():
+        if status in _WAITING:
+            found["waiting"] += number
+        else:
+            found["delivered" if status is RunStatus.COMPLETED else "failed"] += number
+    return found
+
+
 @router.get(
     "/metrics",
     response_class=Response,
@@ -121,6 +154,7 @@ async def metrics(web: TheWeb, _: Reader) -> Response:
         await client.count(open=True),
         await client.count(attention=True),
         await client.alerts.unacknowledged(),
+        await status_counts(client.runtime, {"workflow_type": DELIVERY}),
     )
     registry = CollectorRegistry(auto_describe=False)
     registry.register(snapshot)

@@ -28,7 +28,9 @@ async def upcoming(
     within_seconds: Annotated[
         float | None, Query(description="Only what falls due within this time.", gt=0, le=MAX_SECONDS)
     ] = None,
-    cursor: Annotated[Name | None, Query(description="The cursor of the page before.")] = None,
+    cursor: Annotated[
+        str | None, Query(description="The cursor of the page before, for the same filters.")
+    ] = None,
     limit: Annotated[int, Query(description="How much at most.", ge=1, le=1000)] = 50,
 ) -> Upcoming:
     """List the next deadlines, timers, alerts and schedules of all workflows, what is overdue first."""

@@ -33,6 +33,28 @@ class Graph:
     slack: str = ""
     approvals: tuple[DagNode, ...] = ()
 
+    @property
+    def nodes(self) -> tuple[DagNode, ...]:
+        """Its nodes."""
+        return self.found.nodes if self.found is not None else ()
+
+    @property
+    def has_aside(self) -> bool:
+        """Whether there are nodes that only failures need."""
+        return any(node.on_failure or node.compensate for node in self.nodes)
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether a node has failed, or an attempt of one."""
+        return any(node.last_failure is not None for node in self.nodes)
+
+    @property
+    def children(self) -> dict[str, list[str]]:
+        """The children that nodes wait for, by node."""
+        return {
+            node.id: [wait.name for wait in node.waits_for if wait.kind == "child"] for node in self.nodes
+        }
+
 
 async def graph_of(client: Client, found: WorkflowDescription) -> Graph | None:
     """Return the graph of a run; ``None`` if the run is not one of a DAG, or has not begun.

@@ -89,7 +89,7 @@ async def _values(
         "others": others(found.pending_activities, pressing),
         "deadlines": run_deadlines(found),
         "graph": await graph_of(client, described),
-        "drawing": timeline(row, record, folded, rows, attempts, now, span),
+        "drawing": timeline(row, record, folded, rows, attempts, now, span, described.alerts),
         "failures": [
             (group, cause_of(orjson.loads(group.document)) if group.document is not None else None)
             for group in await runtime.read(find_failure_groups, row.run_id, MOST_FAILURE_GROUPS)

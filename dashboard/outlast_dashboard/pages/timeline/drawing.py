@@ -9,6 +9,7 @@ they fire, deadlines as marks. A run with many parts is folded first (:mod:`~out
     charge         ──██✗──██████████▒▒▒▒▒▒│ start-to-close
     fetch × 3,000  ▁▂▅▇▇▇▅▂▁
     timer 3            ██████████████▒▒▒▒▒▒▒▒▒▒│ fires
+    alerts                      ■         □
                                      now
 """
 
@@ -16,8 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
+from outlast.text.alert_words import mark_words
+from outlast.visibility.views import AlertsView
 from outlast_dashboard.pages.rendering import nearness
 from outlast_dashboard.pages.timeline.axis import WIDTH, Axis
 from outlast_dashboard.pages.timeline.folding import Folded, Part
@@ -25,11 +29,14 @@ from outlast_store.reads.timeline import Happening, RunTimeline
 from outlast_store.schema.rows import ActivityRow, AttemptRow, RunRow
 from outlast_workflow.options.activity import is_transactional
 from outlast_workflow.primitives.enums import ActivityStatus, AttemptOutcome, TimeoutKind
-from outlast_workflow.primitives.times import seconds, to_datetime
+from outlast_workflow.primitives.times import from_datetime, seconds, to_datetime
 
 LEAST_WIDTH: Final = 3.0
+ALERT_WIDTH: Final = 8.0
+"""Wide enough to be seen hollow."""
 HEIGHT: Final = 20.0
 BUCKETS: Final = 120
+NO_ALERTS: Final = AlertsView()
 
 _DEADLINES: Final = (
     ("schedule_to_start_deadline_at", TimeoutKind.SCHEDULE_TO_START),
@@ -65,6 +72,7 @@ class Mark:
     at: int
     look: str
     words: str
+    width: float = LEAST_WIDTH
 
 
 @dataclass(slots=True)
@@ -72,7 +80,7 @@ class Lane:
     """One line of the drawing.
 
     Attributes:
-        kind: ``run``, ``messages``, ``activity``, ``timer``, ``child`` or ``group``.
+        kind: ``run``, ``alerts``, ``messages``, ``activity``, ``timer``, ``child`` or ``group``.
         label: What it is about.
         state: How that stands.
         summary: What the workflow's code says of it.
@@ -135,8 +143,8 @@ class Timeline:
                 self._add(found, max(span.start, axis.now), end, "ahead", span.words)
         for mark in lane.marks:
             if mark.at >= axis.start and axis.shows(mark.at):
-                x = min(axis.x(mark.at), WIDTH - LEAST_WIDTH)
-                found.append(Drawn(x, LEAST_WIDTH, mark.look, mark.words, 0.0, HEIGHT))
+                x = min(axis.x(mark.at), WIDTH - mark.width)
+                found.append(Drawn(x, mark.width, mark.look, mark.words, 0.0, HEIGHT))
         return found
 
     def _add(self, found: list[Drawn], start: int, end: int, look: str, words: str) -> None:
@@ -214,6 +222,7 @@ def timeline(
     attempts: Sequence[AttemptRow],
     now: int,
     span: tuple[int, int] | None = None,
+    alerts: AlertsView = NO_ALERTS,
 ) -> Timeline:
     """Return the drawing of a run.
 
@@ -225,12 +234,16 @@ def timeline(
         attempts: Their attempts that did not succeed.
         now: The current time.
         span: The part of the time that is shown, in microseconds since the run was created; all if ``None``.
+        alerts: The alerts of its workflow.
     """
     by_activity: dict[int, list[AttemptRow]] = {}
     for attempt in attempts:
         by_activity.setdefault(attempt.activity_id, []).append(attempt)
     known = {row.activity_id: row for row in rows}
     lanes = [_run_lane(run, now)]
+    told = _alert_lane(alerts, run)
+    if told.marks:
+        lanes.append(told)
     messages = _message_lane(found.events)
     if messages.marks:
         lanes.append(messages)
@@ -385,6 +398,27 @@ def _attempt_look(attempt: AttemptRow) -> str:
     outcome = AttemptOutcome(attempt.outcome)
     # An attempt whose worker died or stopped did not fail: another one does its work.
     return outcome.value if outcome in (AttemptOutcome.FAILED, AttemptOutcome.CANCELLED) else "lost"
+
+
+def _alert_lane(alerts: AlertsView, run: RunRow) -> Lane:
+    lane = Lane("alerts", "alerts", "")
+    for fired in reversed(alerts.fired):
+        # Other runs of the chain have theirs.
+        if fired.run_id == run.run_id:
+            about = "" if fired.activity_type is None else f"{fired.activity_type} #{fired.activity_id}: "
+            words = f"{about}{fired.text}, fired at {_clock(fired.fired_at)}"
+            if fired.acknowledged_at is not None:
+                words += f", acknowledged by {fired.acknowledged_by}"
+            lane.marks.append(Mark(from_datetime(fired.fired_at), "fired", words, ALERT_WIDTH))
+    for armed in alerts.armed if run.closed_at is None else ():
+        about = "" if armed.activity_id is None else f"activity #{armed.activity_id}: "
+        words = f"{about}alert {mark_words(armed.mark, armed.kind)}, at {_clock(armed.due_at)}"
+        lane.marks.append(Mark(from_datetime(armed.due_at), "armed", words, ALERT_WIDTH))
+    return lane
+
+
+def _clock(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _message_lane(events: Sequence[Happening]) -> Lane:

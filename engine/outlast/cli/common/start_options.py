@@ -116,7 +116,7 @@ def _read(name: str, value: Any) -> Any:
     if name == "retry_policy":
         return retry_policy_of(value)
     if name == "alerts":
-        return read_policy(json_object("alerts", value))
+        return read_policy(_in_seconds(json_object("alerts", value) or {}))
     if name == "attribute":
         return attributes(value)
     return value
@@ -130,3 +130,13 @@ def with_start_options(command: Callable[..., None]) -> Callable[..., None]:
 def with_options_of_starts(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of starts to come: those of a start without its absolute deadline."""
     return with_options(command, "start", OPTIONS, GivenStartOptions)
+
+
+def _in_seconds(policy: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy of alerts with its durations in seconds, which may be written as everywhere, like ``10m``."""
+    return {
+        name: [duration(f"alerts {name}", one) if isinstance(one, str) else one for one in value]
+        if name in ("before", "after") and isinstance(value, list)
+        else value
+        for name, value in policy.items()
+    }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 from typing import Annotated
 
 import typer
 
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError
+from outlast.cli.common.login import login_name
 from outlast.cli.common.options import AsJson, Url
 from outlast.cli.common.output import document, show, table
 from outlast.cli.common.stderr import tell
@@ -17,7 +17,7 @@ from outlast.client.client import Client
 from outlast.text.parsing import duration
 from outlast.text.wording import ago, label
 from outlast.visibility.alerts import checked_kind, delivery_words
-from outlast_workflow.errors import InvalidOptionError, WorkflowResultError
+from outlast_workflow.errors import WorkflowResultError
 from outlast_workflow.primitives.times import to_datetime
 
 app = typer.Typer(
@@ -116,7 +116,7 @@ def ack(
     json: AsJson = False,
 ) -> None:
     """Acknowledge alerts: say that you have seen them and take care. The first one who says so stands."""
-    who = _login() if by is None else by
+    who = login_name() if by is None else by
 
     async def work(client: Client) -> None:
         for alert_id in alerts:
@@ -129,17 +129,9 @@ def ack(
     with_client(url, work)
 
 
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        # A container may run under a number that no user has.
-        raise InvalidOptionError("nobody knows your login name: give --by", field="by") from None
-
-
 @app.command(name="test")
 def send_test(
-    channel: Annotated[str, typer.Argument(help="The channel.", show_default=False)],
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel.", show_default=False)],
     timeout: Annotated[
         str, typer.Option("--timeout", metavar="TIME", help="How long to wait until it is delivered.")
     ] = "30s",

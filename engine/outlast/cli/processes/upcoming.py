@@ -15,6 +15,7 @@ from outlast.cli.common.connection import with_client
 from outlast.cli.common.options import AsJson, Url
 from outlast.cli.common.output import console, document, left, show, table
 from outlast.client.client import Client
+from outlast.text.alert_words import mark_words
 from outlast.text.parsing import duration
 from outlast.text.wording import label, words
 from outlast.visibility.upcoming import Due, Upcoming, checked_kinds
@@ -132,8 +133,8 @@ def what(due: Due) -> str:
     kind = due.kind.replace("_", "-")
     if due.kind is UpcomingKind.SCHEDULE:
         return kind
-    if due.alert_kind is not None:
-        kind = f"alert {due.mark} {due.alert_kind.replace('_', '-')}"
+    if due.alert_kind is not None and due.mark is not None:
+        kind = f"alert {mark_words(due.mark, due.alert_kind)}"
     if due.command_id is None:
         return kind
     return f"{kind} of {due.name} ({due.command_id})" if due.name else f"{kind} {due.command_id}"

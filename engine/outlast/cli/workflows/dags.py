@@ -58,20 +58,22 @@ def dag_lines(found: DagDescription | str) -> Iterator[RenderableType]:
     slack = slack_words(found)
     if slack:
         yield Text(slack, style="bold red" if found.at_risk else "")
-    made = table("NODE", "STATE", "WAITS FOR", "FIRES", "FAILURE", drop=("FAILURE", "WAITS FOR"))
+    made = table("NODE", "STATE", "WAITS FOR", "FIRES", drop=("FIRES", "WAITS FOR"))
     for node in found.nodes[:MOST_SHOWN]:
-        failure = node.last_failure
         made.add_row(
             f"{node.id} *" if node.critical else node.id,
             Text(state_words(node), style=_COLOURS.get(node.state, "")),
             waits_words(node),
             _firing(found, node),
-            Text(f"{failure.exception_class}: {failure.message}" if failure is not None else ""),
         )
     yield made
     if len(found.nodes) > MOST_SHOWN:
         yield Text(f"and {len(found.nodes) - MOST_SHOWN:,} more nodes")
     yield Text("* lies on the chain that takes longest", style="dim")
+    for node in [one for one in found.nodes if one.last_failure is not None][:MOST_SHOWN]:
+        failure = node.last_failure
+        if failure is not None:
+            yield Text.assemble((node.id, "red"), f": {failure.exception_class}: {failure.message}")
 
 
 def _firing(found: DagDescription, node: DagNode) -> Text:

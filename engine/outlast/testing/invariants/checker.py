@@ -26,6 +26,7 @@ from outlast.testing.invariants.chains import (
     copied_point,
     is_reset,
 )
+from outlast.testing.invariants.dags import check_dag
 from outlast.testing.invariants.debounces import check_debounces
 from outlast.testing.invariants.outbox import check_outbox
 from outlast.testing.invariants.owner_losses import check_owner_losses
@@ -231,6 +232,8 @@ class _Checker:
         self.check_timers(where, run, history)
         self.check_activities(where, run, history)
         for what in check_awake(run, history.events, self.requests_of[run.run_id]):
+            self.say(where, what)
+        for what in check_dag(history.events):
             self.say(where, what)
         for what in check_owner_losses(run, history.events[-1]):
             self.say(where, what)
