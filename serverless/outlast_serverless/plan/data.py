@@ -49,7 +49,7 @@ def template(value: Any, pointer: str, loose: bool = False) -> Value:
         loose: Whether any text may be an expression; the runtime then keeps those that do not compile as text.
     """
     found = tuple(
-        Expression(inner, place)
+        Expression(inner, place, text if loose and wrapped(text) is None else None)
         for place, text in texts(value, pointer)
         for inner in [bare(text) if loose else wrapped(text)]
         if inner

@@ -17,10 +17,12 @@ class Expression:
     Attributes:
         text: The program, without ``${ }``.
         pointer: Where it stands.
+        literal: In loose mode, the text as it is written: it is kept where the program does not compile.
     """
 
     text: str
     pointer: str
+    literal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
