@@ -1,0 +1,1 @@
+"""The interpreter: one deterministic workflow that runs any plan."""
