@@ -29,6 +29,7 @@ from outlast_store.transitions.run_ends import Ended, open_run
 from outlast_workflow.errors import RefusedError
 from outlast_workflow.history.events import ActivityCompleted
 from outlast_workflow.primitives.enums import ActivityStatus
+from outlast_workflow.primitives.type_families import serves
 
 
 @dataclass(slots=True)
@@ -169,7 +170,7 @@ class ClaimLocalActivities(ClaimActivities):
         if run is None or not run.is_open:
             return False
         # A queue limits what a worker holds, so only an admission gives one of its runs an owner.
-        free = run.owner_id is None and run.queue is None and run.workflow_type in self.workflow_types
+        free = run.owner_id is None and run.queue is None and serves(self.workflow_types, run.workflow_type)
         return free or run.owner_id == self.worker_id
 
     def _waiting(self, batch: Batch) -> list[ActivityKey]:

@@ -38,6 +38,7 @@ from outlast_store.transitions.queued_runs import dequeue
 from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.run_owners import read_short_histories
 from outlast_workflow.primitives.enums import ActivityStatus
+from outlast_workflow.primitives.type_families import serves
 
 SPARE_PARTITIONS = 20
 """How many more partitions are looked into than are to be served, since the first may have no head that is free."""
@@ -354,7 +355,7 @@ class AdmitFromQueue(BaseChange):
     def _can_run(self, batch: Batch, head: Head) -> bool:
         return (
             head.task_queue in self.taker.task_queues
-            and head.type in self.taker.types(head.kind)
+            and serves(self.taker.types(head.kind), head.type)
             # What is past its deadline is the watchdog's, and keeps nobody waiting until then.
             and (head.deadline_at is None or head.deadline_at > batch.now)
         )

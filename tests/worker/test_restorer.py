@@ -30,7 +30,7 @@ class Restored:
         self.evicted = 0
         self.served = SimpleNamespace(
             settings=SimpleNamespace(worker_id="me"),
-            workflows={"Order": object()},
+            find=lambda type: object() if type == "Order" else None,
             stopping=False,
             serves=lambda kind, queue: kind == "Order",
             machine=lambda run: SimpleNamespace(evict=self._evict, run_id=run.run_id),

@@ -28,7 +28,7 @@ from outlast.visibility.filters import Filters
 from outlast_store.reads.export_format import check_format
 from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
-from outlast_workflow.declare.definitions import WorkflowDefinition, definitions_of
+from outlast_workflow.declare.definitions import WorkflowDefinition, definition_for, definitions_of
 from outlast_workflow.errors import InvalidOptionError, UnknownWorkflowTypeError
 from outlast_workflow.errors.history import InvalidHistoryError
 from outlast_workflow.history.events import REGISTRY
@@ -235,7 +235,7 @@ class Replayer:
             seen += 1
             if progress is not None:
                 progress(seen)
-            if run.workflow_type not in self._workflows:
+            if definition_for(self._workflows, run.workflow_type) is None:
                 report.skipped[run.workflow_type] += 1
                 continue
             rows = await client.runtime.read(read_history, run.run_id)
@@ -253,7 +253,7 @@ class Replayer:
 
     def _replay(self, rows: list[Any], run_id: str, loads: Loads, place: str) -> ReplayedRun:
         workflow_id, workflow_type = _started_by(rows, loads, place)
-        definition = self._workflows.get(workflow_type)
+        definition = definition_for(self._workflows, workflow_type)
         if definition is None:
             unknown = UnknownWorkflowTypeError(workflow_type, known=list(self._workflows))
             return ReplayedRun(workflow_id, run_id, workflow_type, len(rows), 0, unknown)

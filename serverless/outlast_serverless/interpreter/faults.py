@@ -1,7 +1,7 @@
 """Errors of the DSL: what they are made of, and how they travel through failures of the engine.
 
-An error is a JSON object as RFC 7807 has it: ``type``, ``status``, ``title``, ``detail`` and ``instance``, the pointer of the
-task that it comes from.
+An error is a JSON object as RFC 7807 has it: ``type``, ``status``, ``title``, ``detail`` and ``instance``, the
+pointer of the task that it comes from.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SPELLINGS: Final = re.compile(
 )
 
 
-class Fault(Exception):  # noqa: N818
+class Fault(Exception):
     """An error of the DSL on its way through tasks.
 
     Attributes:

@@ -9,6 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 
+from outlast_workflow.primitives.type_families import prefixes
+
 Values = tuple[Any, ...]
 """The values of one row, or of one statement's marks."""
 Asked = tuple[str, Values]
@@ -48,3 +50,20 @@ def execute(connection: Connection, text: str, values: Values) -> int:
 def select(table: Table, where: str) -> str:
     """Return the statement that reads whole rows of a table."""
     return f"SELECT {', '.join(columns_of(table))} FROM {table.name} WHERE {where}"
+
+
+def of_types(column: str, types: Sequence[str]) -> tuple[str, Values]:
+    """Return the condition, and its values, that a row is of one of some types or families of types.
+
+    It is for rows that an index has found by something else: no index finds the types of a family by it.
+
+    Args:
+        column: The column of the type.
+        types: Types and families.
+    """
+    among = f"{column} IN ({marks(types)})"
+    families = prefixes(tuple(types))
+    if not families:
+        return among, tuple(types)
+    beginnings = "".join(f" OR substr({column}, 1, {len(prefix)}) = ?" for prefix in families)
+    return f"({among}{beginnings})", (*types, *families)

@@ -23,7 +23,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from outlast_store.database.sql_text import marks
+from outlast_store.database.sql_text import marks, of_types
 from outlast_store.journal.batch import Batch
 from outlast_store.journal.locked_rows import LockedRows
 from outlast_store.queues import contents
@@ -330,16 +330,17 @@ def find_take_overs(
         batch: The batch.
         queue: The queue.
         task_queues: The task queues that the worker serves.
-        types: The workflow types that it knows.
+        types: The workflow types that it knows, and families of them.
         limit: How many.
         full: Partitions whose runs are passed over.
     """
     passed_over = f"AND partition_key NOT IN ({marks(full)}) " if full else ""
+    known, named = of_types("workflow_type", types)
     text = (
         "SELECT run_id, partition_key FROM workflow_runs WHERE slot_queue = ? AND owner_id IS NULL "
         # The concatenation keeps SQLite from the index of all claimable runs, whose length has nothing to do with this.
         f"AND wake_at <= ? AND not_before <= ? AND task_queue || '' IN ({marks(task_queues)}) "
-        f"AND workflow_type IN ({marks(types)}) {passed_over}ORDER BY wake_at LIMIT ?"
+        f"AND {known} {passed_over}ORDER BY wake_at LIMIT ?"
     )
-    values = (queue, batch.now, batch.now, *task_queues, *types, *full, limit)
+    values = (queue, batch.now, batch.now, *task_queues, *named, *full, limit)
     return [(row[0], row[1] or "") for row in batch.scan(text, values)]

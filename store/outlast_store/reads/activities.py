@@ -13,7 +13,7 @@ from itertools import chain, product
 
 from sqlalchemy import Connection
 
-from outlast_store.database.sql_text import Values, columns_of, fetch, marks, select
+from outlast_store.database.sql_text import Values, columns_of, fetch, marks, of_types, select
 from outlast_store.queues.contents import Scan
 from outlast_store.reads.task_queues import ACTIVITIES, MOST_RANGES, PRIORITIES, split, types_among
 from outlast_store.schema import tables
@@ -177,14 +177,14 @@ def _claimable_text(ranges: int) -> str:
 
 
 @lru_cache(64)
-def _claimable_locally(queues: int, types: int, workflow_types: int) -> str:
+def _claimable_locally(queues: int, types: int, runs: str) -> str:
     """Return the FROM and WHERE of local activities that a worker may run: those of its runs, and of nobody's."""
     return (
         "FROM activity_executions a JOIN workflow_runs r ON r.run_id = a.run_id "
         f"WHERE a.status = 'pending' AND a.queue IS NULL AND a.task_queue IN ({marks(range(queues))}) "
         f"AND a.activity_type IN ({marks(range(types))}) AND {_has_time('a.')} "
         "AND (r.owner_id = ? OR (r.owner_id IS NULL AND r.queue IS NULL "
-        f"AND r.workflow_type IN ({marks(range(workflow_types))})))"
+        f"AND {runs}))"
     )
 
 
@@ -200,9 +200,10 @@ def next_local_available(
         types: The activity types that it runs.
         now: Microseconds since the epoch.
     """
-    source = _claimable_locally(len(queues), len(types), len(workflow_types))
+    runs, named = of_types("r.workflow_type", workflow_types)
+    source = _claimable_locally(len(queues), len(types), runs)
     local = [LOCAL + queue for queue in queues]
-    return f"MIN(a.available_at) {source}", (*local, *types, now, worker_id, *workflow_types)
+    return f"MIN(a.available_at) {source}", (*local, *types, now, worker_id, *named)
 
 
 def next_local_activity_at(
@@ -248,10 +249,11 @@ def claimable_locally(
         now: Microseconds since the epoch.
         limit: How many are read at most.
     """
-    source = _claimable_locally(len(queues), len(types), len(workflow_types))
+    runs, named = of_types("r.workflow_type", workflow_types)
+    source = _claimable_locally(len(queues), len(types), runs)
     text = (
         f"SELECT a.run_id, a.activity_id {source} AND a.available_at <= ? "
         "ORDER BY a.priority, a.available_at, a.run_id, a.activity_id LIMIT ?"
     )
     local = [LOCAL + queue for queue in queues]
-    return text, (*local, *types, now, worker_id, *workflow_types, now, limit)
+    return text, (*local, *types, now, worker_id, *named, now, limit)

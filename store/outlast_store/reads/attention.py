@@ -37,6 +37,7 @@ from outlast_store.reads.queues import WAITING, find_heads, find_lines
 from outlast_store.reads.serving import ACTIVITY, WORKFLOW, Lack, Polled, Ready, lacks_among, ready_of
 from outlast_store.schema.rows import LOCAL
 from outlast_workflow.primitives.enums import Attention
+from outlast_workflow.primitives.type_families import serves
 
 OVERDUE_AFTER_US: Final = 10 * 1_000_000
 """Ten watchdog intervals."""
@@ -189,7 +190,7 @@ def _not_served(
     """Return the types that wait in each task queue and that none of its live workers knows."""
     found: dict[str, list[str]] = {}
     for name, type in task_queues.find_types(connection, what):
-        if type not in served.get(name.removeprefix(LOCAL), ()):
+        if not serves(served.get(name.removeprefix(LOCAL), ()), type):
             found.setdefault(name, []).append(type)
     return found
 

@@ -18,6 +18,7 @@ from outlast_store.database.sql_text import Values, fetch, marks
 from outlast_store.reads.workers import list_workers
 from outlast_store.schema.rows import LOCAL, RunRow, WorkerRow
 from outlast_workflow.primitives.enums import Attention
+from outlast_workflow.primitives.type_families import serves
 
 WORKFLOW: Final = "workflow"
 ACTIVITY: Final = "activity"
@@ -165,7 +166,7 @@ class Polled:
             one.worker_id
             for one in self.workers
             if task_queue in one.task_queues
-            and type in (one.workflows if noun == WORKFLOW else one.activities)
+            and serves(one.workflows if noun == WORKFLOW else one.activities, type)
             and (one.queues is None or queue in one.queues)
         ]
 
@@ -175,7 +176,7 @@ class Polled:
 
 def _lack(noun: str, type: str, task_queue: str, served: dict[str, set[str]]) -> Lack | None:
     known = served.get(task_queue)
-    if known is not None and type in known:
+    if known is not None and serves(known, type):
         return None
     return Lack(
         noun, type, task_queue, None if known is None else tuple(sorted(known)), tuple(sorted(served))

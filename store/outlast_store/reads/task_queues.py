@@ -7,16 +7,17 @@ lacks a type passes over all that waits of it by one seek.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection
 
 from outlast_store.database.snapshots import snapshot
-from outlast_store.database.sql_text import Values, fetch, marks
+from outlast_store.database.sql_text import Values, fetch, marks, of_types
 from outlast_store.schema.rows import LOCAL
+from outlast_workflow.primitives.type_families import prefixes
 
 MOST_COUNTED: Final = 10_000
 """Up to which number is counted what is ready in a task queue; as many running activities are looked at in all."""
@@ -28,6 +29,10 @@ MOST_RANGES: Final = 20
 """How many index ranges a claim reads by name. Of more, it finds first which hold anything."""
 _RANGES_AT_ONCE: Final = 200
 """How many ranges one statement reads; SQLite takes up to 500."""
+
+
+Scan: TypeAlias = Callable[[str, Values], Sequence[Values]]
+"""What runs a statement with its values and returns the rows."""
 
 
 class Claimable(NamedTuple):
@@ -115,6 +120,27 @@ def find_types(connection: Connection, what: Claimable) -> list[tuple[str, str]]
         "SELECT task_queue, type FROM waiting WHERE type IS NOT NULL LIMIT ?"
     )
     return [(row[0], row[1]) for row in fetch(connection, text, (MOST_NAMES,))]
+
+
+def types_waiting(scan: Scan, task_queues: Sequence[str], types: Sequence[str]) -> Sequence[str]:
+    """Return the types of runs that wait and that a worker serves, where it serves families; else all that it serves.
+
+    Args:
+        scan: What reads.
+        task_queues: The task queues that the worker polls.
+        types: The types and families that it serves.
+    """
+    if not prefixes(tuple(types)):
+        return types
+    names = (
+        f"(SELECT column1 AS name FROM (VALUES {', '.join(['(?)'] * len(task_queues))}) AS given) AS names"
+    )
+    known, values = of_types("type", types)
+    text = (
+        f"WITH RECURSIVE waiting (task_queue, type) AS ({_waiting(RUNS, names)}) "
+        f"SELECT DISTINCT type FROM waiting WHERE {known} ORDER BY type LIMIT ?"
+    )
+    return [row[0] for row in scan(text, (*task_queues, *values, MOST_NAMES))]
 
 
 @lru_cache(64)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from outlast_store.database.sql_text import execute, fetch, marks, select
+from outlast_store.database.sql_text import execute, fetch, marks, of_types, select
 from outlast_store.reads.activities import AttemptKey, next_available, next_local_available, wanted
+from outlast_store.reads.task_queues import types_waiting
 from outlast_store.schema import tables
 from outlast_store.schema.rows import WorkerRow
 
@@ -105,13 +107,16 @@ def poll_work(
     awake = "SELECT 'awake' AS kind, run_id, 0 AS at FROM workflow_runs WHERE owner_id = ?"
     parts = [f"{awake} AND wake_at <= ? AND not_before <= ? LIMIT {MOST_AWAKE}"]
     values: list[Any] = [worker_id, now, now]
-    ours = f"task_queue IN ({marks(queues)}) AND workflow_type IN ({marks(types)})"
-    if types:
+    here = f"task_queue IN ({marks(queues)})"
+    waiting_types = types_waiting(partial(fetch, connection), queues, types)
+    if waiting_types:
         parts.append(
             "SELECT 'claimable', run_id, 0 FROM workflow_runs "
-            f"WHERE owner_id IS NULL AND slot_queue IS NULL AND wake_at <= ? AND not_before <= ? AND {ours} LIMIT 1"
+            "WHERE owner_id IS NULL AND slot_queue IS NULL AND wake_at <= ? AND not_before <= ? "
+            f"AND {here} AND workflow_type IN ({marks(waiting_types)}) LIMIT 1"
         )
-        values += (now, now, *queues, *types)
+        values += (now, now, *queues, *waiting_types)
+    if types:
         parts.append(
             "SELECT 'asked', '', 0 FROM workflow_requests WHERE expires_at > ? AND state = 'open' LIMIT 1"
         )
@@ -120,11 +125,12 @@ def poll_work(
         parts.append(_QUEUES)
         values.append(now)
     if types and neglected_before is not None:
+        ours, named = of_types("workflow_type", types)
         parts.append(
             "SELECT 'neglected', run_id, 0 FROM workers w CROSS JOIN workflow_runs r WHERE r.owner_id = w.worker_id "
-            f"AND r.wake_at <= ? AND r.not_before <= ? AND {ours} LIMIT {MOST_NEGLECTED}"
+            f"AND r.wake_at <= ? AND r.not_before <= ? AND {here} AND {ours} LIMIT {MOST_NEGLECTED}"
         )
-        values += (neglected_before, neglected_before, *queues, *types)
+        values += (neglected_before, neglected_before, *queues, *named)
     if activities:
         part, more = next_available(queues, activities, now)
         parts.append(f"SELECT 'activity', '', {part}")
@@ -161,6 +167,7 @@ def poll_work(
 
 def next_claimable_at(connection: Connection, queues: Sequence[str], types: Sequence[str]) -> int | None:
     """Return when the next unowned run of these queues and types has (or had) something to do."""
+    types = types_waiting(partial(fetch, connection), queues, types)
     if not types:
         return None
     text = (

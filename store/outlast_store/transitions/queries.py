@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from outlast_store.database.sql_text import columns_of, fetch, marks
+from outlast_store.database.sql_text import columns_of, fetch, marks, of_types
 from outlast_store.journal.batch import Batch
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RequestKey, RequestRow
@@ -45,12 +45,13 @@ def open_queries(
     Args:
         connection: Where to read.
         queues: The task queues.
-        types: The workflow types.
+        types: The workflow types, and families of them.
         now: The instant after which a query must expire, in microseconds.
     """
+    known, named = of_types("r.workflow_type", types)
     text = (
         f"SELECT {_COLUMNS}, r.owner_id FROM workflow_requests q JOIN workflow_runs r ON r.run_id = q.run_id "
         f"WHERE q.expires_at > ? AND q.state = 'open' AND r.task_queue IN ({marks(queues)}) "
-        f"AND r.workflow_type IN ({marks(types)}) LIMIT 100"
+        f"AND {known} LIMIT 100"
     )
-    return [(RequestRow(*row[:-1]), row[-1]) for row in fetch(connection, text, (now, *queues, *types))]
+    return [(RequestRow(*row[:-1]), row[-1]) for row in fetch(connection, text, (now, *queues, *named))]

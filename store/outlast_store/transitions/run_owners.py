@@ -8,7 +8,7 @@ from itertools import product
 
 from outlast_store.database.sql_text import Values
 from outlast_store.journal.batch import Batch
-from outlast_store.reads.task_queues import MOST_RANGES, RUNS, split, types_among
+from outlast_store.reads.task_queues import MOST_RANGES, RUNS, split, types_among, types_waiting
 from outlast_store.schema.rows import RunRow
 from outlast_store.schema.tables import history_events
 
@@ -21,9 +21,10 @@ def scan_claimable_runs(
     Args:
         batch: The batch.
         task_queues: The task queues.
-        types: The workflow types.
+        types: The workflow types, and families of them.
         limit: How many.
     """
+    types = types_waiting(batch.scan, task_queues, types)
     ranges: list[Values] = list(product(task_queues, types))
     if len(ranges) > MOST_RANGES:
         text = f"{types_among(RUNS, len(task_queues), len(types))} SELECT task_queue, type FROM known"

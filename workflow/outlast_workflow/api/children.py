@@ -19,6 +19,7 @@ from outlast_workflow.options.validation import (
     LAST_SAFE_START,
     Seconds,
     priority,
+    refuse_family,
     valid_cancellation_type,
     valid_parent_close_policy,
     validate_task_queue,
@@ -26,6 +27,7 @@ from outlast_workflow.options.validation import (
     validate_workflow_type,
 )
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
+from outlast_workflow.primitives.type_families import WILDCARD
 from outlast_workflow.run.child_calls import ChildOptions, ChildWorkflowHandle
 from outlast_workflow.run.machine import WorkflowMachine
 
@@ -169,6 +171,8 @@ def _named(workflow: Any) -> tuple[str, CallSignature | None, Mapping[str, Any]]
     if isinstance(workflow, str):
         return validate_workflow_type("workflow", workflow), None, {}
     definition = definition_of(workflow)
+    if definition.name.endswith(WILDCARD):
+        refuse_family("workflow", definition.name)
     return definition.name, definition.signature, definition.timeouts
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -24,6 +24,7 @@ from outlast_workflow.options.failure_types import NO_FAILURE_TYPES, FailureType
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import Seconds, refuse_reserved, timeout_seconds, validate_name
 from outlast_workflow.primitives.interceptor_chain import Chain
+from outlast_workflow.primitives.type_families import family_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,6 +74,26 @@ class WorkflowDefinition:
             args = (instance, *args)
         coroutine: Coroutine[Any, Any, Any] = self.fn(*args) if self.is_async else in_greenlet(self.fn, *args)
         return coroutine
+
+
+def definition_for(definitions: Mapping[str, WorkflowDefinition], type: str) -> WorkflowDefinition | None:
+    """Return the definition that runs a type, or ``None``. That of a family is returned under the type's own name.
+
+    Args:
+        definitions: The definitions, by type or family.
+        type: A type.
+    """
+    found = definitions.get(type)
+    if found is None:
+        family = family_of(definitions, type)
+        if family is not None:
+            return _called(definitions[family], type)
+    return found
+
+
+@functools.lru_cache(1024)
+def _called(definition: WorkflowDefinition, name: str) -> WorkflowDefinition:
+    return replace(definition, name=name)
 
 
 class RunReference(Generic[P, T]):
@@ -233,7 +254,7 @@ def defn(
     Args:
         target: A class with one method marked ``@workflow.run``, or a function.
         name: The workflow type, which histories record; by default the name of the class or function. Keep it when
-            you rename the code.
+            you rename the code. One that ends with ``*`` serves a family: every type that begins with the rest.
         run_timeout: How long each run may take where a start by this definition says nothing else: of a client, a
             child or a schedule. An option of the start and :func:`outlast.starting` win, ``None`` there clears it. A
             start by name does not know it: :func:`outlast.workflow.limit` holds for every start.

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NoReturn, TypeVar, get_args
 
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.enums import CancellationType, ParentClosePolicy
@@ -20,6 +20,7 @@ from outlast_workflow.primitives.times import (
     from_datetime,
     timedelta_microseconds,
 )
+from outlast_workflow.primitives.type_families import WILDCARD
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -280,7 +281,22 @@ def validate_workflow_type(field: str, value: Any) -> str:
     """
     name = validate_name(field, value)
     refuse_reserved(field, name)
+    if name.endswith(WILDCARD):
+        refuse_family(field, name)
     return name
+
+
+def refuse_family(field: str, name: str) -> NoReturn:
+    """Refuse a family of types where a run's own type is asked for.
+
+    Args:
+        field: What messages call it, in words.
+        name: The family's name.
+
+    Raises:
+        InvalidOptionError: Always.
+    """
+    raise _bad(field, f"must name one type, not the family {name!r}: give the type's name as text")
 
 
 def validate_task_queue(value: Any) -> str:

@@ -17,11 +17,13 @@ from outlast_workflow.options.validation import (
     Seconds,
     duration_seconds,
     integer,
+    refuse_family,
     validate_note,
     validate_task_queue,
     validate_workflow_type,
 )
 from outlast_workflow.primitives.enums import CatchUp, Overlap
+from outlast_workflow.primitives.type_families import WILDCARD
 
 if TYPE_CHECKING:
     from outlast.client.context import ClientContext
@@ -194,6 +196,8 @@ def checked_workflow(workflow: Any) -> tuple[str, CallSignature | None]:
     if isinstance(workflow, str):
         return validate_workflow_type("workflow", workflow), None
     definition = definition_of(workflow)
+    if definition.name.endswith(WILDCARD):
+        refuse_family("workflow", definition.name)
     return definition.name, definition.signature
 
 

@@ -23,6 +23,7 @@ from outlast_workflow.errors.request import (
     UnknownHandlerError,
 )
 from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND
+from outlast_workflow.primitives.type_families import serves
 
 DEFAULT_TIMEOUT_S: Final = 10.0
 """How long a query waits for its result where its caller says nothing."""
@@ -55,7 +56,7 @@ def _local_worker(runtime: Runtime, run: RunRow) -> LocalWorker | None:
     """Return a worker of this process that has the run's code, preferably the run's owner."""
     able: LocalWorker | None = None
     for worker in runtime.workers:
-        if run.workflow_type in worker.types:
+        if run.workflow_type in worker.types or serves(worker.types, run.workflow_type):
             if worker.worker_id == run.owner_id:
                 return worker
             able = able or worker

@@ -38,9 +38,10 @@ from outlast_workflow.options.options import (
 )
 from outlast_workflow.options.search_attributes import size_of, to_document
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
-from outlast_workflow.options.validation import LAST_SAFE_START
+from outlast_workflow.options.validation import LAST_SAFE_START, refuse_family
 from outlast_workflow.primitives.enums import DuplicatePolicy
 from outlast_workflow.primitives.times import microseconds
+from outlast_workflow.primitives.type_families import WILDCARD
 
 
 class Starts:
@@ -240,6 +241,8 @@ class Starts:
         else:
             definition = definition_of(call.workflow)
             name, signature = definition.name, definition.signature
+            if name.endswith(WILDCARD):
+                refuse_family("workflow", name)
             signature.check(call.args, name)
             result_type = signature.result_hint
             if definition.timeouts:

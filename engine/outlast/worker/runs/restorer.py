@@ -115,7 +115,7 @@ class RunRestorer:
         served = self._served
         if not run.is_open or run.owner_id != served.settings.worker_id or served.stopping:
             return None
-        if run.workflow_type not in served.workflows:
+        if served.find(run.workflow_type) is None:
             self.release(run.run_id)
             return None
         machine = served.machine(run)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from outlast.worker.settings import WorkerSettings
 from outlast_store.schema.rows import RunRow
-from outlast_workflow.declare.definitions import WorkflowDefinition
+from outlast_workflow.declare.definitions import WorkflowDefinition, definition_for
 from outlast_workflow.errors import MissingCodeError
 from outlast_workflow.options.alerts import DELIVERY
 from outlast_workflow.options.failure_types import verdict
@@ -18,7 +18,7 @@ class ServedWorkflows:
 
     Args:
         settings: The worker's settings.
-        workflows: The definitions, by type.
+        workflows: The definitions, by type or family of types.
         local_activities: The activity types that the worker runs as local activities.
     """
 
@@ -38,7 +38,12 @@ class ServedWorkflows:
 
     def serves(self, workflow_type: str, task_queue: str) -> bool:
         """Return whether the worker now accepts runs of a type on a task queue."""
-        return not self.stopping and workflow_type in self.workflows and task_queue in self.queues
+        known = workflow_type in self.workflows or self.find(workflow_type) is not None
+        return known and not self.stopping and task_queue in self.queues
+
+    def find(self, workflow_type: str) -> WorkflowDefinition | None:
+        """Return the definition that runs a type, or ``None`` if the worker does not have it."""
+        return definition_for(self.workflows, workflow_type)
 
     def fails_run(self, workflow_type: str, error: BaseException) -> bool:
         """Return whether an exception that failed a workflow task fails the run.
@@ -47,8 +52,9 @@ class ServedWorkflows:
             workflow_type: The run's type, which this worker has.
             error: The exception.
         """
-        of_workflow = self.workflows[workflow_type].failure_types
-        return verdict(error, of_workflow, self.settings.failure_types) is True
+        definition = self.find(workflow_type)
+        assert definition is not None
+        return verdict(error, definition.failure_types, self.settings.failure_types) is True
 
     def machine(self, run: RunRow) -> WorkflowMachine:
         """Make the machine of a run, before any workflow task.
@@ -57,7 +63,7 @@ class ServedWorkflows:
             MissingCodeError: The worker does not have the run's type.
         """
         settings = self.settings
-        definition = self.workflows.get(run.workflow_type)
+        definition = self.workflows.get(run.workflow_type) or self.find(run.workflow_type)
         if definition is None:
             raise MissingCodeError(f"workflow {run.workflow_type!r} is not registered with this worker")
         return WorkflowMachine(
