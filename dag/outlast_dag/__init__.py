@@ -22,7 +22,7 @@ from outlast_dag.run.documents import any_dag
 from outlast_dag.run.dry_run import DryRun, dry_run
 from outlast_dag.spec.dag import DagSpec
 from outlast_workflow.errors import DagValidationError
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 from outlast_workflow.primitives.lazy_names import lazy_names
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from outlast_dag.run_commands import list_served, read_file, show_run, start_doc
 from outlast_dag.spec.dag import DagSpec
 from outlast_dag.spec.schema import SCHEMA
 from outlast_workflow.errors import DagValidationError, InvalidOptionError
-from outlast_workflow.errors.dags import DagApprovalError, Problem
+from outlast_workflow.errors.documents import DagApprovalError, Problem
 
 app = typer.Typer(
     help="Check and draw DAGs, show their runs, and decide their approvals.",

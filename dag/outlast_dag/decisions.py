@@ -7,7 +7,7 @@ from typing import Any
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast_dag.run.approvals import UPDATE, Decision, Verdict
 from outlast_workflow.errors import UpdateRejectedError
-from outlast_workflow.errors.dags import DagApprovalError
+from outlast_workflow.errors.documents import DagApprovalError
 
 
 async def approve(

@@ -14,7 +14,7 @@ from outlast_dag.spec.dag import ANY_DAG, DagSpec
 from outlast_dag.spec.nodes import Child, Map, Node, Plan
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.definitions import RunReference, WorkflowDefinition
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -48,7 +48,7 @@ from outlast_workflow.errors import (
     WorkflowTerminatedError,
     WorkflowTimeoutError,
 )
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 from outlast_workflow.errors.options import DocumentProblem
 from outlast_workflow.primitives.enums import RetryState, TimeoutKind
 

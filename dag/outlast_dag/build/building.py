@@ -17,7 +17,7 @@ from outlast_dag.spec.values import references
 from outlast_workflow.data.reading import hint_name
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DagValidationError
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 
 logger = logging.getLogger("outlast.dag")
 

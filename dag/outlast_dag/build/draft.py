@@ -13,7 +13,7 @@ from outlast_dag.check.checks import MAX_SEGMENT
 from outlast_dag.spec.nodes import CompensateWhen, Rule
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import DagValidationError, OutlastError
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 from outlast_workflow.options.activity import ActivityOptions
 
 Role = Literal["on_failure", "compensate"]

@@ -9,7 +9,7 @@ from outlast_dag.build.draft import Draft, Step
 from outlast_dag.build.sources import users_line
 from outlast_dag.spec.values import Path, Root
 from outlast_workflow.errors import DagValidationError
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from outlast_dag.check.critical_path import CriticalPath, critical_path, deadlin
 from outlast_dag.check.findings import Finding
 from outlast_dag.check.kinds import child_findings
 from outlast_dag.spec.dag import DagSpec
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 
 
 @dataclass(frozen=True, slots=True)

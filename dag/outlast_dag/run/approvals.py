@@ -11,7 +11,7 @@ from outlast_dag.run.actions import Failed
 from outlast_dag.run.waits import decided
 from outlast_workflow.api.context import current_machine
 from outlast_workflow.declare.handlers import handlers_of, update
-from outlast_workflow.errors.dags import DagApprovalError
+from outlast_workflow.errors.documents import DagApprovalError
 
 Verdict = Literal["approve", "reject"]
 """What somebody says to an approval."""

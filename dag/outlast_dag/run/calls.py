@@ -21,7 +21,7 @@ from outlast_workflow.errors import (
     DagValidationError,
     WorkflowTimeoutError,
 )
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 from outlast_workflow.loop.sleep import SleepFuture
 from outlast_workflow.options.activity import ActivityOptions
 from outlast_workflow.options.start import StartOptions

@@ -13,7 +13,7 @@ from outlast_dag.run.values import Find, bind
 from outlast_dag.spec.dag import DagSpec, Parameter, name_within
 from outlast_dag.spec.nodes import ITEM, Map
 from outlast_dag.spec.values import Constant, Ref
-from outlast_workflow.errors.dags import DagFailedError
+from outlast_workflow.errors.documents import DagFailedError
 
 
 class Chunks(Items):

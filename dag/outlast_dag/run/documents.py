@@ -15,7 +15,7 @@ from outlast_workflow.api.markers import side_effect
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.declare.definitions import RunReference, WorkflowDefinition
 from outlast_workflow.errors import DagValidationError
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 
 
 async def _run(approvals: Approvals, document: Any, *args: Any) -> Any:

@@ -28,7 +28,7 @@ from outlast_workflow.api.markers import set_reserved_attributes, side_effect
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.errors import ApplicationError
 from outlast_workflow.errors.control_flow import CancelRun
-from outlast_workflow.errors.dags import DagDataError, DagFailedError, DagTimeoutError
+from outlast_workflow.errors.documents import DagDataError, DagFailedError, DagTimeoutError
 from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.options.search_attributes import OUTCOME_ATTRIBUTE
 from outlast_workflow.primitives.times import MICROSECONDS_PER_SECOND, from_iso, microseconds

@@ -17,7 +17,7 @@ from outlast_dag.spec.nodes import Call, Child, Plan
 from outlast_dag.spec.reading import read_spec
 from outlast_dag.spec.values import Ref, obj
 from outlast_workflow.errors import DagValidationError
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 from outlast_workflow.loop.futures import DeterministicFuture
 from outlast_workflow.loop.loop import DeterministicLoop
 

@@ -24,7 +24,7 @@ from outlast_dag.spec.nodes import (
 from outlast_dag.spec.options import OPTIONS, policy_of, read_options, without_defaults
 from outlast_dag.spec.values import Bound, Constant, Ref, Root, Value, array, obj
 from outlast_workflow.errors import DagValidationError, InvalidOptionError
-from outlast_workflow.errors.dags import Problem
+from outlast_workflow.errors.documents import Problem
 from outlast_workflow.options.activity import ActivityOptions
 from outlast_workflow.options.validation import duration_seconds, integer, validate_name
 

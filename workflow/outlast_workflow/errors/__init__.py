@@ -59,6 +59,11 @@
     │   └── DagTimeoutError                    … was stopped in time to compensate before its deadline
     ├── DagDataError                           … because a value that a node needs is not there
     ├── DagApprovalError                       an approval was decided before, or nobody waits for it
+    ├── UnsupportedTaskError (ValueError)      a document has tasks that this runtime cannot run
+    ├── DocumentConflictError                  a version of a document is registered with another content
+    ├── DocumentNotFoundError                  no such document, or version of it, is registered
+    ├── FaultedError                           a run of a document faulted; ``error`` is the error of the DSL
+    │   └── FaultedTimeoutError (TimeoutError) … because a timeout of the document passed
     ├── WorkflowTaskError                      fails the workflow task, which is retried; never the run
     │   ├── NonDeterminismError                the code no longer makes the calls that history records
     │   ├── PayloadDecodeError                 a value cannot be decoded as its type hint
@@ -66,6 +71,7 @@
     │   ├── PayloadEncodeError                 a value cannot be encoded as JSON
     │   ├── DurableCallError                   a durable call that cannot be made as written
     │   │   └── ReadOnlyContextError           a query, validator or predicate tried to change the run
+    │   ├── ExpressionBudgetError              an expression of a document took too long, or too much memory
     │   ├── MissingCodeError                   history needs code that is not registered on this worker
     │   ├── RestrictedWorkflowAccessError      workflow code attempted I/O (:mod:`~outlast_workflow.run.guard`)
     │   └── WorkflowTaskBlockedError           workflow code blocked its worker
@@ -101,12 +107,18 @@ from outlast_workflow.errors.activity import ActivityError, ActivityTimeoutError
 from outlast_workflow.errors.child import ChildWorkflowError
 from outlast_workflow.errors.context import BlockedLoopError, NotInActivityError
 from outlast_workflow.errors.control_flow import ContinueAsNew
-from outlast_workflow.errors.dags import (
+from outlast_workflow.errors.documents import (
     DagApprovalError,
     DagDataError,
     DagFailedError,
     DagTimeoutError,
     DagValidationError,
+    DocumentConflictError,
+    DocumentNotFoundError,
+    ExpressionBudgetError,
+    FaultedError,
+    FaultedTimeoutError,
+    UnsupportedTaskError,
 )
 from outlast_workflow.errors.failure import ApplicationError, FailureError
 from outlast_workflow.errors.history import DamagedHistoryError, HistoryExistsError, InvalidHistoryError
@@ -212,9 +224,14 @@ __all__ = [
     "DamagedScheduleError",
     "DeferRefusedError",
     "DeleteRefusedError",
+    "DocumentConflictError",
+    "DocumentNotFoundError",
     "DurableCallError",
     "EffectsTableMissingError",
+    "ExpressionBudgetError",
     "FailureError",
+    "FaultedError",
+    "FaultedTimeoutError",
     "ForkedConnectionError",
     "HistoryExistsError",
     "InvalidDocumentError",
@@ -266,6 +283,7 @@ __all__ = [
     "UnknownHandlerError",
     "UnknownWorkflowTypeError",
     "UnstorableValueError",
+    "UnsupportedTaskError",
     "UpdateFailedError",
     "UpdateRejectedError",
     "WorkflowAlreadyBegunError",

@@ -1,4 +1,4 @@
-"""DAGs that cannot be built."""
+"""DAGs and documents: what cannot be built or used, and what their runs end with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Self
 
 from outlast_workflow.errors.root import OutlastError
+from outlast_workflow.errors.task import WorkflowTaskError
 from outlast_workflow.primitives.enums import FailureCategory
 
 MOST_LISTED = 5
@@ -176,3 +177,80 @@ class DagValidationError(OutlastError, ValueError):
         error = super().restore(message, {**facts, "problems": problems})
         assert isinstance(error, cls)
         return error
+
+
+class UnsupportedTaskError(OutlastError, ValueError):
+    """A document has tasks that this runtime cannot run. Nothing was written.
+
+    Attributes:
+        document: The document.
+        problems: What cannot be run: the pointer of each, and why.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("document", "problems")
+
+    def __init__(self, document: str, problems: Iterable[tuple[str, str]]) -> None:
+        self.document = document
+        self.problems = tuple(problems)
+        listed = "\n".join(f"{pointer}: {why}" for pointer, why in self.problems)
+        super().__init__(f"{document} cannot be run here:\n{listed}")
+
+
+class DocumentConflictError(OutlastError):
+    """A version of a document is registered already, with another content. Give the new content another version."""
+
+    facts: ClassVar[tuple[str, ...]] = ("document",)
+
+    def __init__(self, document: str) -> None:
+        self.document = document
+        super().__init__(
+            f"{document} is registered already, with another content: give the new content another version"
+        )
+
+
+class DocumentNotFoundError(OutlastError):
+    """No such document, or no such version of it, is registered."""
+
+    facts: ClassVar[tuple[str, ...]] = ("document",)
+
+    def __init__(self, document: str, versions: Iterable[str] = ()) -> None:
+        self.document = document
+        known = ", ".join(versions)
+        super().__init__(
+            f"no document {document} is registered"
+            + (
+                f": the versions are {known}"
+                if known
+                else ": register it first, or start the document itself"
+            )
+        )
+
+
+class FaultedError(OutlastError):
+    """A run of a document faulted.
+
+    Attributes:
+        error: The error of the DSL: its ``type``, ``status``, ``title``, ``detail``, and ``instance``, the pointer of
+            the task that it comes from.
+    """
+
+    category = FailureCategory.APPLICATION
+    facts: ClassVar[tuple[str, ...]] = ("error",)
+
+    def __init__(self, workflow_id: str, error: dict[str, Any]) -> None:
+        self.error = error
+        told = error.get("detail") or error.get("title") or error.get("type")
+        super().__init__(
+            f"workflow {workflow_id!r} faulted at {error.get('instance') or '/'}: {told} ({error.get('type')}, "
+            f"status {error.get('status')})"
+        )
+
+
+class FaultedTimeoutError(FaultedError, TimeoutError):
+    """A run of a document faulted because a timeout of the document passed and nothing caught that."""
+
+    category = FailureCategory.TIMEOUT
+
+
+class ExpressionBudgetError(WorkflowTaskError):
+    """An expression took too long, or too much memory. Its helper process was ended; the run is tried again."""
