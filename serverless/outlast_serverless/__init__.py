@@ -1,4 +1,4 @@
-"""Documents of the Serverless Workflow DSL 1.x (the Open Workflow Specification): checked, and compiled to plans.
+"""Documents of the Serverless Workflow DSL 1.x (the Open Workflow Specification): checked, compiled to plans, and run.
 
 It needs the extra ``serverless``.
 """
@@ -15,7 +15,21 @@ from outlast_serverless.documents.versions import latest
 from outlast_serverless.graph import graph
 from outlast_serverless.plan.model import Plan
 from outlast_serverless.rules.jq_text import Checker
+from outlast_serverless.runtime.run import DocumentRun, DocumentState, OpenTask
+from outlast_serverless.runtime.runtime import Runtime
 from outlast_workflow.errors import InvalidDocumentError
 from outlast_workflow.errors.options import DocumentProblem
 
-__all__ = ["Checker", "Document", "DocumentProblem", "InvalidDocumentError", "Plan", "graph", "latest"]
+__all__ = [
+    "Checker",
+    "Document",
+    "DocumentProblem",
+    "DocumentRun",
+    "DocumentState",
+    "InvalidDocumentError",
+    "OpenTask",
+    "Plan",
+    "Runtime",
+    "graph",
+    "latest",
+]

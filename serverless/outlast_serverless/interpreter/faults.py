@@ -14,6 +14,7 @@ from outlast_workflow.errors import (
     ApplicationError,
     FailureError,
 )
+from outlast_workflow.primitives.enums import FailureCategory
 
 Kind: TypeAlias = Literal[
     "configuration",
@@ -111,12 +112,12 @@ def words(error: dict[str, Any]) -> str:
 
 def as_application_error(raised: Fault) -> ApplicationError:
     """Return the failure as which an error leaves an activity, or the run."""
-    return ApplicationError(
-        words(raised.error),
-        raised.error,
-        type=str(raised.error.get("type")),
-        non_retryable=True,
+    failure = ApplicationError(
+        words(raised.error), raised.error, type=str(raised.error.get("type")), non_retryable=True
     )
+    if is_timeout(raised.error):
+        failure.category = FailureCategory.TIMEOUT
+    return failure
 
 
 def from_failure(failure: FailureError, pointer: str) -> Fault:

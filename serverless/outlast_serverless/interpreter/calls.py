@@ -1,0 +1,90 @@
+"""Calls, processes and subflows: what an activity or a child does."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from outlast import RetryPolicy, workflow
+from outlast_serverless.interpreter.faults import Fault, from_failure
+from outlast_serverless.interpreter.request import TYPE_PREFIX
+from outlast_serverless.interpreter.scope import Execution, Interpreting, Scope
+from outlast_serverless.plan.model import CallTask, Directive, RunTask, Value
+from outlast_workflow.errors import ActivityError, ChildWorkflowError
+
+PREFIX: Final = "serverless."
+RESOLVE: Final = "serverless.resolve"
+"""The local activity that finds the document of a subflow."""
+_ONCE: Final = RetryPolicy(max_attempts=1)
+_LONGEST_S: Final = 365 * 86_400.0
+"""What a call without a timeout may take; its heartbeats tell much sooner that its worker is gone."""
+_HEARTBEAT_S: Final = 60.0
+
+
+async def run_call(self: Interpreting, task: CallTask, run: Execution) -> tuple[Any, Directive | None]:
+    """Call a protocol, or a function of the document."""
+    if task.function is not None:
+        return await _function(self, task, run), None
+    return await _activity(self, task.call, task.arguments, run), None
+
+
+async def run_process(self: Interpreting, task: RunTask, run: Execution) -> tuple[Any, Directive | None]:
+    """Run a container, a script, a shell command, or another document."""
+    if task.process == "workflow":
+        return await _subflow(self, task, run), None
+    more = {"await": task.awaits, "return": task.returns}
+    output = await _activity(self, task.process, task.arguments, run, **more)
+    return (output if task.awaits else run.input), None
+
+
+async def _function(self: Interpreting, task: CallTask, run: Execution) -> Any:
+    """Run the task of a function in a scope of its own: its arguments are its input, and errors are the caller's."""
+    given = self.evaluate(task.arguments, run.input, run.during(), task.pointer)
+    scope = Scope(run.scope.context, marks=(*run.scope.marks, f"call={run.task.pointer}"))
+    try:
+        return (await self.run_task(self.function(task.call), given, scope))[0]
+    except Fault as error:
+        raise Fault({**error.error, "instance": task.pointer}) from None
+
+
+async def _activity(self: Interpreting, name: str, value: Value, run: Execution, **more: Any) -> Any:
+    request = self.call_request(run, value, run.input, **more)
+    timeout = _LONGEST_S if run.timeout is None else run.timeout
+    try:
+        return await workflow.execute_activity(
+            PREFIX + name,
+            request,
+            schedule_to_close_timeout=timeout,
+            heartbeat_timeout=min(_HEARTBEAT_S, timeout),
+            retry_policy=_ONCE,
+            cancellation_type="try",
+            summary=run.label("run" if isinstance(run.task, RunTask) else "call"),
+        )
+    except ActivityError as error:
+        raise from_failure(error, run.task.pointer) from None
+
+
+async def _subflow(self: Interpreting, task: RunTask, run: Execution) -> Any:
+    """Run another document as a child. Its errors are reported with the pointer of the task that runs it."""
+    wanted = self.evaluate(task.arguments, run.input, run.during(), task.pointer)
+    try:
+        found = await workflow.execute_local_activity(
+            RESOLVE, wanted, start_to_close_timeout=_HEARTBEAT_S, summary=run.label("resolve")
+        )
+    except ActivityError as error:
+        raise from_failure(error, task.pointer) from None
+    child = workflow.start_child(
+        found["type"],
+        *found["arguments"],
+        id=f"{workflow.info().workflow_id}:{run.id}" if found["type"].startswith(TYPE_PREFIX) else None,
+        execution_timeout=found.get("execution_timeout"),
+        parent_close_policy="terminate" if task.awaits else "abandon",
+        cancellation_type="try",
+        summary=run.label("run"),
+    )
+    try:
+        if not task.awaits:
+            await child.started()
+            return run.input
+        return await child
+    except ChildWorkflowError as error:
+        raise Fault({**from_failure(error, task.pointer).error, "instance": task.pointer}) from None

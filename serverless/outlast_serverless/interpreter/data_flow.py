@@ -1,0 +1,63 @@
+"""Data flow: schemas that data must fit, and lengths of time that expressions give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outlast_serverless.interpreter.faults import Fault, fault
+from outlast_serverless.interpreter.request import Loaded
+from outlast_serverless.plan.durations import CalendarUnitError, microseconds
+from outlast_serverless.plan.model import Schema
+
+_US: float = 1_000_000
+
+
+def validate(loaded: Loaded, schema: Schema | None, value: Any, what: str, pointer: str) -> None:
+    """Check data against a schema.
+
+    Args:
+        loaded: The document.
+        schema: The schema; none accepts everything.
+        value: The data.
+        what: What the data is called: ``input``.
+        pointer: The task whose data it is.
+
+    Raises:
+        Fault: It does not fit, or the schema cannot be used.
+    """
+    if schema is None:
+        return
+    try:
+        validator = loaded.validator(schema.pointer, schema.document)
+    except ValueError as error:
+        raise fault("configuration", f"the schema of the {what} cannot be used: {error}", pointer) from None
+    problem = next(validator.iter_errors(value), None)
+    if problem is not None:
+        place = "".join(f"/{part}" for part in problem.instance_path)
+        where = f" at {place}" if place else ""
+        raise fault("validation", f"the {what} does not fit its schema{where}: {problem.message}", pointer)
+
+
+def duration_seconds(value: Any, pointer: str) -> float:
+    """Return a length of time that an expression gave, in seconds.
+
+    Args:
+        value: What it gave.
+        pointer: The task that it belongs to.
+
+    Raises:
+        Fault: It is no duration.
+    """
+    try:
+        found = microseconds(value)
+    except CalendarUnitError:
+        raise _no_duration(value, pointer, "years and months have no fixed length: say it in days") from None
+    if found is None:
+        raise _no_duration(
+            value, pointer, "write an ISO 8601 duration such as PT5S, or an object such as {seconds: 5}"
+        )
+    return found / _US
+
+
+def _no_duration(value: Any, pointer: str, remedy: str) -> Fault:
+    return fault("expression", f"{value!r:.100} is no duration: {remedy}", pointer)

@@ -1,0 +1,158 @@
+"""What tasks can see, and where they are: contexts, variables, iterations and attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from outlast_serverless.plan.model import Directive, Expression, Length, Task, TaskList, Value
+
+CONTINUE: Final = Directive("continue")
+_LONGEST_LABEL: Final = 200
+
+
+class Context:
+    """What ``$context`` is. A branch of a fork has one of its own, and tells its exports to the one it began with."""
+
+    __slots__ = ("_parent", "value")
+
+    def __init__(self, value: Any = None, parent: Context | None = None) -> None:
+        self.value = value
+        self._parent = parent
+
+    def export(self, value: Any) -> None:
+        """Replace the value."""
+        self.value = value
+        if self._parent is not None:
+            self._parent.export(value)
+
+    def branch(self) -> Context:
+        """Return a context for a branch that begins now."""
+        return Context(self.value, self)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the tasks of a list have in common.
+
+    Attributes:
+        context: The context.
+        variables: The variables of loops and caught errors.
+        marks: The iterations and attempts that the list is in: ``it=3``.
+        extended: What ``$task`` also is in an extension: the definition of the task that is extended.
+    """
+
+    context: Context
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
+    extended: Mapping[str, Any] | None = None
+
+    def within(self, mark: str | None = None, **variables: Any) -> Scope:
+        """Return the scope of a list inside, with further variables.
+
+        Args:
+            mark: The iteration or attempt that it is.
+            **variables: The variables.
+        """
+        marks = self.marks if mark is None else (*self.marks, mark)
+        return replace(self, variables={**self.variables, **variables}, marks=marks)
+
+
+@dataclass(slots=True)
+class Execution:
+    """One execution of a task.
+
+    Attributes:
+        task: The task.
+        scope: What it can see.
+        told: What ``$task`` is.
+        common: The variables that all its expressions can see.
+        input: What ``$input`` is, once it is known.
+        visit: The how manieth execution in its list it is, where the flow went back.
+        timeout: How many seconds it may take, where its activity is to end by itself.
+    """
+
+    task: Task
+    scope: Scope
+    told: dict[str, Any]
+    common: Mapping[str, Any]
+    input: Any = None
+    visit: int = 1
+    timeout: float | None = None
+
+    @property
+    def id(self) -> str:
+        """The pointer of the task, with what tells this execution from others: ``/do/0/x#it=3,att=2``."""
+        marks = self.scope.marks if self.visit == 1 else (*self.scope.marks, f"visit={self.visit}")
+        return f"{self.task.pointer}#{','.join(marks)}" if marks else self.task.pointer
+
+    def label(self, kind: str) -> str:
+        """Return what a timer, an activity or a child of it is called in ``describe``.
+
+        Args:
+            kind: What it is, in one word.
+        """
+        text = f"{kind} {self.id}"
+        return (
+            text if len(text) <= _LONGEST_LABEL else f"{kind} …{self.id[-(_LONGEST_LABEL - len(kind) - 2) :]}"
+        )
+
+    def before(self) -> dict[str, Any]:
+        """Return the variables of what is evaluated before its input is known."""
+        return {
+            **self.common,
+            "context": self.scope.context.value,
+            "task": self.told,
+            **self.scope.variables,
+        }
+
+    def during(self) -> dict[str, Any]:
+        """Return the variables of what is evaluated while it runs."""
+        return {**self.before(), "input": self.input, **self.scope.variables}
+
+    def after(self, output: Any) -> dict[str, Any]:
+        """Return the variables of what is evaluated when its output is known."""
+        return {**self.during(), "output": output, **self.scope.variables}
+
+
+class Ended(Exception):
+    """A task said ``then: end``: the workflow ends with this output."""
+
+    def __init__(self, output: Any) -> None:
+        self.output = output
+        super().__init__("the workflow ends")
+
+
+class Interpreting(Protocol):
+    """What the kinds of tasks need of the interpreter."""
+
+    async def run_list(self, tasks: TaskList, data: Any, scope: Scope) -> tuple[Any, bool]:
+        """Run tasks, one after the other; return the output, and whether a task left the list by ``exit``."""
+        ...
+
+    async def run_task(self, task: Task, raw: Any, scope: Scope, visit: int = 1) -> tuple[Any, Directive]:
+        """Run a task; return its output, and where it goes on."""
+        ...
+
+    def evaluate(self, value: Value, data: Any, variables: Mapping[str, Any], pointer: str) -> Any:
+        """Return a value with its expressions evaluated; a failure is a fault of the task at the pointer."""
+        ...
+
+    def holds(
+        self, expression: Expression | None, data: Any, variables: Mapping[str, Any], pointer: str
+    ) -> bool:
+        """Return whether an expression gives something other than null and false; so does one that is not there."""
+        ...
+
+    def seconds(self, length: Length, data: Any, variables: Mapping[str, Any], pointer: str) -> float:
+        """Return a length of time in seconds."""
+        ...
+
+    def function(self, name: str) -> Task:
+        """Return the task of a function that the document defines."""
+        ...
+
+    def call_request(self, execution: Execution, value: Value, given: Any, **more: Any) -> dict[str, Any]:
+        """Return what the activity of a call or process is given."""
+        ...

@@ -1,0 +1,170 @@
+"""The runtime: it starts documents, and gives a worker what runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from outlast import Client, StartOptions
+from outlast.version import __version__
+from outlast_serverless.documents.document import Document
+from outlast_serverless.interpreter.data_flow import duration_seconds, validate
+from outlast_serverless.interpreter.faults import Fault, fault
+from outlast_serverless.interpreter.request import StartRequest, load, type_of
+from outlast_serverless.interpreter.workflow import workflow_of
+from outlast_serverless.jq import Evaluator, ExpressionFailed
+from outlast_serverless.plan.model import Duration
+from outlast_serverless.runtime.run import DocumentRun
+from outlast_serverless.runtime.support import check_support
+from outlast_workflow.errors import FaultedError
+
+_US: Final = 1_000_000
+_SHORTEST_S: Final = 1.0
+"""The engine's shortest timeout. What is shorter is kept by the interpreter, with this as a backstop."""
+
+
+class Runtime:
+    """Starts documents, and gives a worker what runs them.
+
+    ::
+
+        async with Client.connect(url) as client, Runtime(client) as runtime:
+            async with Worker(client, workflows=runtime.workflows, activities=runtime.activities):
+                run = await runtime.start(Document.load("order.yaml"), {"id": 1})
+                print(await run.result())
+
+    Args:
+        client: The client.
+        metadata: What ``$runtime.metadata`` is.
+    """
+
+    def __init__(self, client: Client, *, metadata: Mapping[str, Any] | None = None) -> None:
+        self._client = client
+        self._evaluator = Evaluator()
+        self._described: dict[str, Any] = {
+            "name": "outlast",
+            "version": __version__,
+            "metadata": dict(metadata or {}),
+        }
+        self.workflows: list[Any] = [workflow_of(self._evaluator, self._described)]
+        """What a worker needs among its workflows."""
+        self.activities: list[Any] = []
+        """What a worker needs among its activities."""
+
+    async def __aenter__(self) -> Self:
+        self._evaluator.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._evaluator.close()
+
+    async def start(
+        self,
+        document: Document,
+        input: Any = None,
+        *,
+        id: str | None = None,
+        task_queue: str = "default",
+        options: StartOptions | None = None,
+        check: bool = False,
+    ) -> DocumentRun:
+        """Start a document. When this returns, the start is durable.
+
+        Args:
+            document: The document.
+            input: Its raw input, as JSON.
+            id: The workflow id; a unique one if not given.
+            task_queue: The task queue whose workers run it.
+            options: Options of the start. Of the document's timeout and one given here, the nearer counts.
+            check: Whether to refuse an input that does not fit the document's schema; otherwise such a run faults.
+
+        Raises:
+            UnsupportedTaskError: The document has tasks that cannot run here; nothing was written.
+            FaultedError: The input does not fit, or the timeout cannot be worked out; nothing was written.
+            InvalidOptionError: An option cannot be used; nothing was written.
+            WorkflowAlreadyStartedError: The id is taken.
+        """
+        check_support(document, {definition.__name__ for definition in self.activities})
+        request, start = self.prepared(document, input, options, check=check)
+        handle = await self._client.start(
+            type_of(document.definition), request.to_json(), id=id, task_queue=task_queue, options=start
+        )
+        return DocumentRun(handle)
+
+    def prepared(
+        self, document: Document, input: Any, options: StartOptions | None, *, check: bool = False
+    ) -> tuple[StartRequest, StartOptions]:
+        """Return what a run is started with, and the options of its start.
+
+        Args:
+            document: The document.
+            input: Its raw input.
+            options: The options that were given.
+            check: Whether to check the input.
+
+        Raises:
+            FaultedError: The input does not fit, or the timeout cannot be worked out.
+        """
+        given = options or StartOptions()
+        try:
+            if check:
+                loaded, plan = load(document.definition), document.plan
+                validate(loaded, plan.data.input_schema, input, "input of the workflow", "/")
+            seconds = self._timeout(document, input)
+        except Fault as error:
+            name = f"{document.namespace}/{document.name}"
+            raise FaultedError(name, error.error) from None
+        memo = {**_memo(document), **(given.memo or {})}
+        start = given.replace(memo=memo)
+        timeout_us: int | None = None
+        if seconds is not None:
+            limit = max(seconds, _SHORTEST_S)
+            if given.execution_deadline is None and (
+                given.execution_timeout is None or limit < given.execution_timeout
+            ):
+                start = start.replace(execution_timeout=limit)
+            if seconds < _SHORTEST_S or given.execution_deadline is not None:
+                timeout_us = int(seconds * _US)
+        return StartRequest(document.definition, input, timeout_us=timeout_us), start
+
+    def run(self, workflow_id: str) -> DocumentRun:
+        """Return the handle of a run.
+
+        Args:
+            workflow_id: Its workflow id.
+        """
+        return DocumentRun(self._client.handle(workflow_id))
+
+    def _timeout(self, document: Document, input: Any) -> float | None:
+        """Return the timeout of the workflow in seconds; an expression sees the raw input."""
+        length = document.plan.timeout
+        if length is None or isinstance(length, Duration):
+            return None if length is None else length.microseconds / _US
+        now = self._client.runtime.environment.clock.now() / _US
+        variables = {
+            "workflow": {"definition": document.definition, "input": input},
+            "runtime": self._described,
+            "input": input,
+        }
+        try:
+            value = self._evaluator.evaluate(length, input, variables, now)
+        except ExpressionFailed as error:
+            raise fault("expression", f"{error.message} at {error.pointer}", "/") from None
+        return duration_seconds(value, "/")
+
+
+def _memo(document: Document) -> dict[str, Any]:
+    told = {
+        "namespace": document.namespace,
+        "name": document.name,
+        "version": document.version,
+        "digest": document.digest,
+    }
+    title = document.definition["document"].get("title")
+    return told if title is None else {**told, "title": title}

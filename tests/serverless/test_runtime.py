@@ -1,0 +1,188 @@
+"""Documents run: what each kind of task gives, how errors and deadlines go, on each store and always replayed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import orjson
+import pytest
+from ruamel.yaml import YAML
+from tests.serverless.cases import HERE, whole
+
+from outlast import StartOptions, workflow
+from outlast.errors import FaultedError, FaultedTimeoutError, UnsupportedTaskError, WorkflowCancelledError
+from outlast.testing import TestEnvironment
+from outlast_serverless import Document, DocumentRun, Runtime
+from outlast_serverless.interpreter.faults import BASE
+
+Use: TypeAlias = Callable[[Callable[[Runtime, TestEnvironment], Awaitable[None]]], Awaitable[None]]
+HEAD = {"document": {"dsl": "1.0.3", "namespace": "n", "name": "a", "version": "0.1.0"}}
+TIMEOUT = {"type": f"{BASE}timeout", "status": 408}
+
+
+def scenarios() -> list[Any]:
+    found: dict[str, dict[str, Any]] = YAML(typ="safe").load(HERE / "scenarios.yaml")
+    return [pytest.param(one, id=name.replace(" ", "_")) for name, one in found.items()]
+
+
+def document(parts: dict[str, Any]) -> Document:
+    kept = {name: value for name, value in parts.items() if name not in ("in", "out", "error", "takes")}
+    return Document.parse(orjson.dumps({**HEAD, **kept}))
+
+
+@pytest.fixture(params=["plain", "replayed"])
+def use(request: pytest.FixtureRequest, database_url: str) -> Use:
+    """Runs a test in virtual time, with a worker."""
+    replayed = request.param == "replayed"
+
+    async def run(test: Callable[[Runtime, TestEnvironment], Awaitable[None]]) -> None:
+        more: dict[str, Any] = {"max_cached_workflows": 0} if replayed else {}
+        async with (
+            TestEnvironment(url=database_url, replay=replayed, **more) as env,
+            Runtime(env.client) as runtime,
+            env.new_worker(workflows=runtime.workflows, **more),
+        ):
+            await test(runtime, env)
+
+    return run
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+async def test_a_scenario(scenario: dict[str, Any], use: Use) -> None:
+    async def test(runtime: Runtime, env: TestEnvironment) -> None:
+        began = env.clock.now()
+        run = await runtime.start(document(scenario), scenario.get("in"))
+        if "error" in scenario:
+            await faults(run, scenario["error"])
+        else:
+            assert await run.result() == scenario["out"]
+        if "takes" in scenario:
+            assert (env.clock.now() - began) / 1_000_000 == pytest.approx(scenario["takes"], abs=0.2)
+
+    await use(test)
+
+
+async def faults(run: DocumentRun, expected: dict[str, Any]) -> None:
+    wanted = dict(expected)
+    if "/" not in wanted["type"] and len(wanted["type"]) > 1:
+        wanted["type"] = BASE + wanted["type"]
+    with pytest.raises(FaultedError) as caught:
+        await run.result()
+    found = {name: caught.value.error.get(name) for name in wanted}
+    assert found == wanted
+    assert isinstance(caught.value, FaultedTimeoutError) == (wanted["type"] == f"{BASE}timeout")
+
+
+def make(text: str) -> Document:
+    return Document.parse(whole(text))
+
+
+async def test_it_is_described_while_nobody_is_alive(database_url: str) -> None:
+    async with TestEnvironment(url=database_url) as env, Runtime(env.client) as runtime:
+        run = await runtime.start(
+            make("timeout: {after: PT30M}\ndo: [{w: {wait: PT1H, timeout: {after: PT15S}}}]"), id="w"
+        )
+        assert (await run.describe()).phase == "pending"
+        async with env.new_worker(workflows=runtime.workflows):
+            await asyncio.sleep(1)
+        state = await run.describe()
+        assert (state.phase, state.document, state.version) == ("waiting", "n/a", "0.1.0")
+        assert state.deadline_at is not None
+        assert [(one.kind, one.pointer) for one in state.open] == [
+            ("timeout", "/do/0/w"),
+            ("wait", "/do/0/w"),
+        ]
+        assert all(one.deadline_at is not None for one in state.open)
+        await asyncio.sleep(20)
+        async with env.new_worker(workflows=runtime.workflows):
+            await faults(run, {**TIMEOUT, "instance": "/do/0/w"})
+        assert (await run.describe()).error == {
+            **TIMEOUT,
+            "title": "Timed out",
+            "detail": "the task took longer than PT15S",
+            "instance": "/do/0/w",
+        }
+        described = await run.handle.describe()
+        assert [failure.failure_category for failure in described.failures] == ["timeout"]
+
+
+@workflow.defn
+async def idle() -> None:
+    """Something else, whose worker has a watchdog."""
+
+
+async def test_the_workflows_timeout_needs_no_worker(database_url: str) -> None:
+    async with TestEnvironment(url=database_url) as env, Runtime(env.client) as runtime:
+        run = await runtime.start(make("timeout: {after: PT10S}\ndo: [{w: {wait: PT1H}}]"))
+        async with env.new_worker(workflows=runtime.workflows):
+            await asyncio.sleep(1)
+        await asyncio.sleep(10)
+        async with env.new_worker(workflows=[idle]):
+            await faults(run, {**TIMEOUT, "instance": "/"})
+        assert (await run.describe()).phase == "faulted"
+
+
+async def test_it_is_suspended_between_tasks_and_deadlines_go_on(use: Use) -> None:
+    async def test(runtime: Runtime, env: TestEnvironment) -> None:
+        run = await runtime.start(make("do: [{w: {wait: PT5S}}, {s: {set: {done: true}}}]"))
+        await asyncio.sleep(1)
+        await run.suspend()
+        await asyncio.sleep(60)
+        assert (await run.describe()).phase == "suspended"
+        await run.resume()
+        assert await run.result() == {"done": True}
+        late = await runtime.start(
+            make("timeout: {after: PT30S}\ndo: [{w: {wait: PT5S}}, {s: {set: {v: 1}}}]")
+        )
+        await late.suspend()
+        await faults(late, {**TIMEOUT, "instance": "/"})
+
+    await use(test)
+
+
+async def test_it_is_cancelled(use: Use) -> None:
+    async def test(runtime: Runtime, env: TestEnvironment) -> None:
+        run = await runtime.start(
+            make("do: [{t: {try: [{w: {wait: PT1H}}], catch: {do: [{s: {set: {v: no}}}]}}}]")
+        )
+        await asyncio.sleep(1)
+        await run.cancel("enough")
+        with pytest.raises(WorkflowCancelledError):
+            await run.result()
+        assert (await run.describe()).phase == "cancelled"
+
+    await use(test)
+
+
+async def test_what_cannot_run_is_told_before_anything_is_written(sqlite_url: str) -> None:
+    text = (
+        "do:\n- a: {call: grpc, with: {proto: {endpoint: 'https://x/p'}, service: {name: s, host: h}, method: m}}\n"
+        "- b: {set: {v: 1}, input: {schema: {resource: {endpoint: 'https://x/s'}}}}\n"
+    )
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
+        with pytest.raises(UnsupportedTaskError) as caught:
+            await runtime.start(make(text))
+        assert [pointer for pointer, _ in caught.value.problems] == ["/do/0/a", "/do/1/b/input/schema"]
+        assert await env.client.count() == 0
+
+
+async def test_an_input_is_checked_first_where_that_is_asked_for(sqlite_url: str) -> None:
+    schema = make("input: {schema: {document: {type: object, required: [n]}}}\ndo: [{a: {set: {v: 1}}}]")
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
+        with pytest.raises(FaultedError, match='"n" is a required property'):
+            await runtime.start(schema, {}, check=True)
+        assert await env.client.count() == 0
+
+
+async def test_the_nearer_timeout_counts(sqlite_url: str) -> None:
+    wanted = make("timeout: {after: PT1M}\ndo: [{w: {wait: PT1H}}]")
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
+        for given, expected in ((30, 30), (90, 60), (None, 60)):
+            run = await runtime.start(wanted, options=StartOptions(execution_timeout=given))
+            described = await run.handle.describe()
+            assert described.execution_timeout_seconds == expected
+            assert described.run.memo is not None
+            assert described.run.memo["digest"] == wanted.digest
+        assert [one.workflow_type async for one in env.client.list()] == ["serverless:n/a"] * 3
