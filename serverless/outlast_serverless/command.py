@@ -1,4 +1,4 @@
-"""``outlast serverless``: check and draw documents of the Serverless Workflow DSL."""
+"""``outlast serverless``: check, draw and run documents of the Serverless Workflow DSL."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ from outlast.cli.common.output import document, show
 from outlast.text.wording import counted
 from outlast_serverless.documents.document import Document
 from outlast_serverless.graph import graph
+from outlast_serverless.jq import JqChecker
+from outlast_serverless.run_commands import describe, resume, run, start, suspend, worker
 from outlast_workflow.errors import InvalidDocumentError, InvalidOptionError
 from outlast_workflow.errors.options import DocumentProblem
 
 app = typer.Typer(
-    help="Check and draw documents of the Serverless Workflow DSL.",
+    help="Check, draw and run documents of the Serverless Workflow DSL.",
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+for command in (run, start, describe, suspend, resume, worker):
+    app.command(command.__name__)(command)
 
 Lenient = Annotated[
     bool,
@@ -85,7 +90,8 @@ def draw(
 
 def _load(file: Path, lenient: bool) -> Document | InvalidDocumentError:
     try:
-        return Document.load(file, lenient=lenient)
+        with JqChecker() as checker:
+            return Document.load(file, lenient=lenient, checker=checker)
     except InvalidDocumentError as error:
         return error
     except OSError as error:

@@ -13,7 +13,7 @@ GROUP: Final = "outlast.commands"
 
 OWN: Final = {
     "dag": ("Check and draw DAGs, show their runs, and decide their approvals.", ""),
-    "serverless": ("Check and draw documents of the Serverless Workflow DSL.", "serverless"),
+    "serverless": ("Check, draw and run documents of the Serverless Workflow DSL.", "serverless"),
     "ui": ("Serve the dashboard and the HTTP control plane.", "web"),
 }
 """Commands of packages above this one, listed even where they cannot run: the line of help, and the extra they need."""

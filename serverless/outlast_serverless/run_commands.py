@@ -1,0 +1,250 @@
+"""``outlast serverless run``, ``start``, ``describe``, ``suspend``, ``resume`` and ``worker``: runs of documents."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from outlast import Client, Worker
+from outlast.cli.common.connection import with_client
+from outlast.cli.common.exit_codes import CommandFailedError
+from outlast.cli.common.options import AsJson, Timeout, Url, WorkflowId, database_url
+from outlast.cli.common.output import document, show, table
+from outlast.cli.common.start_options import GivenStartOptions, TaskQueue, with_start_options
+from outlast.cli.common.stderr import tell
+from outlast.cli.common.waiting import tell_lacks
+from outlast.text.parsing import json_value, waiting_time
+from outlast.text.wording import pretty
+from outlast_serverless.documents.document import Document
+from outlast_serverless.jq import JqChecker
+from outlast_serverless.runtime.run import DocumentRun, DocumentState
+from outlast_serverless.runtime.runtime import Runtime
+from outlast_workflow.errors import FaultedError, InvalidOptionError
+from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
+
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A document, as YAML or JSON.", show_default=False)
+]
+RawInput = Annotated[
+    str | None,
+    typer.Option(
+        "--input", metavar="JSON", help="The input in JSON, or @ and the file it is in.", show_default=False
+    ),
+]
+NewId = Annotated[
+    str | None, typer.Option("--id", help="The workflow id; by default a new UUID.", show_default=False)
+]
+
+
+def run(
+    file: File,
+    input: RawInput = None,
+    id: NewId = None,
+    timeout: Timeout = None,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Run a document with a worker of its own, and print its output. Without --url its database is deleted again."""
+    loaded, value, longest = load(file), input_value(input), waiting_time(timeout)
+    target = None if url is None else database_url(url)
+
+    async def work(target: str) -> None:
+        async with Client.connect(target) as client, Runtime(client) as runtime:
+            started = await runtime.start(loaded, value, id=id, task_queue=_OWN_QUEUE, check=True)
+            worker = Worker(
+                client,
+                task_queue=_OWN_QUEUE,
+                workflows=runtime.workflows,
+                activities=runtime.activities,
+            )
+            async with worker:
+                await _print_result(started, longest, json=json)
+
+    # What fails is printed once, as the error of the run.
+    logging.getLogger("outlast").addHandler(logging.NullHandler())
+    if target is not None:
+        asyncio.run(work(target))
+        return
+    with tempfile.TemporaryDirectory(prefix="outlast-") as folder:
+        asyncio.run(work(f"sqlite:///{folder}/outlast.db"))
+
+
+_OWN_QUEUE = "serverless-run"
+"""The task queue of what ``outlast serverless run`` runs: no other worker takes it."""
+
+
+@with_start_options
+def start(
+    file: File,
+    input: RawInput = None,
+    id: NewId = None,
+    task_queue: TaskQueue = DEFAULT_TASK_QUEUE,
+    *,
+    start: GivenStartOptions,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the output and print it.")] = False,
+    timeout: Timeout = None,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Start a document. `outlast serverless worker`, or a worker with a `Runtime`, runs it."""
+    if timeout is not None and not wait:
+        raise InvalidOptionError(
+            "timeout limits --wait: give both, or --execution-timeout to bound the workflow", field="timeout"
+        )
+    loaded, value, longest = load(file), input_value(input), waiting_time(timeout)
+    options = start.options()
+
+    async def work(client: Client) -> None:
+        async with Runtime(client) as runtime:
+            started = await runtime.start(
+                loaded, value, id=id, task_queue=task_queue, options=options, check=True
+            )
+        if wait:
+            await tell_lacks(client, started.id)
+            await _print_result(started, longest, json=json)
+            return
+        name = f"{loaded.namespace}/{loaded.name}:{loaded.version}"
+        if json:
+            document({"workflow_id": started.id, "run_id": started.handle.run_id, "document": name})
+        else:
+            show(f"started {started.id}: {name}")
+        await tell_lacks(client, started.id)
+
+    with_client(url, work, makes=True)
+
+
+def describe(workflow_id: WorkflowId, url: Url = None, json: AsJson = False) -> None:
+    """Show where a run of a document stands: its open tasks, its deadlines, its error. No worker is needed."""
+
+    async def work(client: Client) -> None:
+        state = await DocumentRun(client.handle(workflow_id)).describe()
+        if json:
+            document(asdict(state))
+        else:
+            _show(state)
+
+    with_client(url, work)
+
+
+def suspend(workflow_id: WorkflowId, url: Url = None, json: AsJson = False) -> None:
+    """Let a run begin no further task. What is under way goes on, and deadlines do, too."""
+    _signalled(workflow_id, url, json=json, suspends=True)
+
+
+def resume(workflow_id: WorkflowId, url: Url = None, json: AsJson = False) -> None:
+    """Let a suspended run go on."""
+    _signalled(workflow_id, url, json=json, suspends=False)
+
+
+def worker(
+    task_queue: Annotated[
+        list[str] | None,
+        typer.Option("--task-queue", help="A task queue to serve (default: `default`); repeatable."),
+    ] = None,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Run documents until SIGINT or SIGTERM."""
+
+    async def work(client: Client) -> None:
+        async with Runtime(client) as runtime:
+            made = Worker(
+                client,
+                task_queue=task_queue or DEFAULT_TASK_QUEUE,
+                workflows=runtime.workflows,
+                activities=runtime.activities,
+            )
+            queues = ", ".join(made.settings.task_queues)
+            if json:
+                document({"event": "started", "worker_id": made.worker_id, "task_queues": queues.split(", ")})
+            else:
+                tell(f"worker {made.worker_id} runs documents on {queues}; Ctrl-C stops it")
+            await made.run()
+            if json:
+                document({"event": "stopped", "worker_id": made.worker_id})
+
+    with_client(url, work, makes=True)
+
+
+def load(file: Path) -> Document:
+    """Return the document in a file, each expression of which compiles.
+
+    Raises:
+        InvalidDocumentError: It cannot be used.
+        CommandFailedError: The file cannot be read.
+    """
+    try:
+        with JqChecker() as checker:
+            return Document.load(file, checker=checker)
+    except OSError as error:
+        raise CommandFailedError(f"{file} cannot be read: {error.strerror or error}") from None
+
+
+def input_value(text: str | None) -> Any:
+    """Return the input that was given as JSON, or in a file after ``@``.
+
+    Raises:
+        InvalidOptionError: It is no JSON, or the file cannot be read.
+    """
+    if text is None:
+        return None
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidOptionError(f"input {text} cannot be read: {error}", field="input") from None
+    return json_value("input", text)
+
+
+async def _print_result(started: DocumentRun, longest: float | None, *, json: bool) -> None:
+    try:
+        output = await started.result(timeout=longest)
+    except FaultedError as faulted:
+        if not json:
+            raise
+        document({"workflow_id": started.id, "phase": "faulted", "error": faulted.error})
+        raise typer.Exit(1) from None
+    if json:
+        document({"workflow_id": started.id, "phase": "completed", "output": output})
+    else:
+        show(pretty(output))
+
+
+def _signalled(workflow_id: str, url: str | None, *, json: bool, suspends: bool) -> None:
+    async def work(client: Client) -> None:
+        found = DocumentRun(client.handle(workflow_id))
+        await (found.suspend() if suspends else found.resume())
+        if json:
+            document({"workflow_id": workflow_id, "suspended": suspends})
+        else:
+            show(f"{'suspended' if suspends else 'resumed'} {workflow_id}")
+
+    with_client(url, work)
+
+
+def _show(state: DocumentState) -> None:
+    show(f"{state.workflow_id}: {state.document}:{state.version}, {state.phase}")
+    if state.deadline_at is not None:
+        show(f"timeout of the workflow: {state.deadline_at.isoformat(timespec='seconds')}")
+    if state.error is not None:
+        show(
+            f"error at {state.error.get('instance')}: {state.error.get('detail') or state.error.get('title')}"
+        )
+        show(f"  {state.error.get('type')}, status {state.error.get('status')}")
+    if state.open:
+        rows = table("TASK", "OPEN", "SINCE", "UNTIL", drop=("SINCE",), clip="TASK")
+        for one in state.open:
+            task = f"{one.pointer}#{one.execution}" if one.execution else one.pointer
+            rows.add_row(task, one.kind, _instant(one.since), _instant(one.deadline_at))
+        show(rows)
+
+
+def _instant(instant: datetime | None) -> str:
+    return "" if instant is None else instant.isoformat(timespec="seconds")

@@ -1,0 +1,79 @@
+"""`outlast serverless` runs documents: alone, or through a database and a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from tests.cli.conftest import Command, Running
+
+HEAD = "document: {dsl: '1.0.3', namespace: n, name: a, version: '0.1.0'}\n"
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str], str]:
+    """Writes a document, and returns its file."""
+
+    def write(text: str) -> str:
+        file = tmp_path / "document.yaml"
+        file.write_text(HEAD + text)
+        return str(file)
+
+    return write
+
+
+def test_a_document_runs_alone(bare: Command, written: Callable[[str], str], tmp_path: Path) -> None:
+    file = written("do: [{a: {set: {hello: '${ .name }'}}}]")
+    done = bare("serverless", "run", file, "--input", '{"name": "you"}')
+    assert (done.code, orjson.loads(done.out)) == (0, {"hello": "you"})
+    given = tmp_path / "input.json"
+    given.write_text('{"name": "file"}')
+    [line] = bare("serverless", "run", file, "--input", f"@{given}", "--json").lines
+    assert (line["phase"], line["output"]) == ("completed", {"hello": "file"})
+
+
+def test_a_fault_is_told(bare: Command, written: Callable[[str], str]) -> None:
+    file = written("do: [{w: {wait: PT1H, timeout: {after: PT0.05S}}}]")
+    done = bare("serverless", "run", file)
+    assert done.code == 1
+    assert "faulted at /do/0/w: the task took longer than PT0.05S" in done.err
+    [line] = bare("serverless", "run", file, "--json").lines
+    assert (line["phase"], line["error"]["status"], line["error"]["instance"]) == ("faulted", 408, "/do/0/w")
+
+
+def test_what_cannot_be_used_starts_nothing(
+    outlast: Command, written: Callable[[str], str], url: str
+) -> None:
+    outlast("migrate")
+    broken = outlast("serverless", "start", written("do: [{a: {set: '${ . | nothing }'}}]"))
+    assert broken.code == 1
+    assert "nothing/0 is not defined" in broken.err
+    call = "do: [{a: {call: grpc, with: {proto: {endpoint: 'https://x/p'}, service: {name: s, host: h}, method: m}}}]"
+    refused = outlast("serverless", "start", written(call))
+    assert refused.code == 1
+    assert "/do/0/a: `call: grpc` cannot run here yet" in refused.err
+    schema = "input: {schema: {document: {type: object}}}\ndo: [{a: {set: {v: 1}}}]"
+    assert "does not fit its schema" in outlast("serverless", "start", written(schema), "--input", "3").err
+    assert outlast("serverless", "start", written(schema), "--input", "{").code == 2
+    assert outlast("count", "--json").lines[0]["count"] == 0
+
+
+def test_it_is_started_described_suspended_and_run(
+    outlast: Command, written: Callable[[str], str], start_process: Callable[..., Running], url: str
+) -> None:
+    file = written("timeout: {after: PT1H}\ndo: [{w: {wait: PT0.2S}}, {s: {set: {done: true}}}]")
+    [started] = outlast("serverless", "start", file, "--id", "w", "--json").lines
+    assert (started["workflow_id"], started["document"]) == ("w", "n/a:0.1.0")
+    assert "n/a:0.1.0, pending" in outlast("serverless", "describe", "w").out
+    outlast("serverless", "suspend", "w")
+    worker = start_process("serverless", "worker", "--json", "--url", url)
+    assert worker.line()["event"] == "started"
+    waiting = outlast("result", "w", "--timeout", "1s")
+    assert waiting.code == 5
+    [state] = outlast("serverless", "describe", "w", "--json").lines
+    assert (state["phase"], state["document"]) == ("suspended", "n/a")
+    assert outlast("serverless", "resume", "w").code == 0
+    assert orjson.loads(outlast("result", "w").out) == {"done": True}
+    assert worker.stop().code == 0
