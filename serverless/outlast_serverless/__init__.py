@@ -10,6 +10,7 @@ if find_spec("jsonschema_rs") is None or find_spec("ruamel") is None or find_spe
         "documents need the extra 'serverless': in a clone, pip install '.[serverless]'", name="ruamel.yaml"
     )
 
+from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.documents.versions import latest
 from outlast_serverless.graph import graph
@@ -17,6 +18,7 @@ from outlast_serverless.plan.model import Plan
 from outlast_serverless.rules.jq_text import Checker
 from outlast_serverless.runtime.run import DocumentRun, DocumentState, OpenTask
 from outlast_serverless.runtime.runtime import Runtime
+from outlast_serverless.secrets import Secrets, SecretSource
 from outlast_workflow.errors import InvalidDocumentError
 from outlast_workflow.errors.options import DocumentProblem
 
@@ -26,10 +28,13 @@ __all__ = [
     "DocumentProblem",
     "DocumentRun",
     "DocumentState",
+    "HttpPolicy",
     "InvalidDocumentError",
     "OpenTask",
     "Plan",
     "Runtime",
+    "SecretSource",
+    "Secrets",
     "graph",
     "latest",
 ]

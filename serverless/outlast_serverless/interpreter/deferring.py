@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from outlast import workflow
+from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.interpreter.request import Loaded
 from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.plan.model import Constant, Expression, Template, Value
+from outlast_serverless.plan.templates import fill_uri, is_uri_template
 from outlast_serverless.rules.jq_text import glance
 
 _SECRET: Final = frozenset({"secrets", "authorization"})
@@ -46,14 +48,19 @@ def call_request(
     }
     authenticates = _authenticates(value)
     if not authenticates and not _is_secret(value):
-        return {**request, "value": self.evaluate(value, data, run.during(), run.task.pointer)}
-    deferred: dict[str, Any] = {"value": _written(value), "pointer": _pointer(value), "now": now}
+        arguments = self.evaluate(value, data, run.during(), run.task.pointer)
+        return {**request, "value": _with_uri(arguments, value, data, run.task.pointer)}
+    deferred: dict[str, Any] = {
+        "value": _written(value),
+        "pointer": _pointer(value),
+        "now": now,
+        "data": data,
+    }
     if isinstance(value, Expression | Template):
         used = {name for one in _expressions(value) for name in glance(one.text).used}
         if authenticates:
             # The policies are the document's own, and see what the call sees.
             used |= run.during().keys()
-        deferred["data"] = data
         deferred["variables"] = {
             name: known for name, known in run.during().items() if name in used and name not in _BULKY
         }
@@ -64,6 +71,25 @@ def call_request(
         "secrets": list(loaded.plan.secrets),
         "authentications": use.get("authentications") or {},
     }
+
+
+def _with_uri(arguments: Any, value: Value, data: Any, pointer: str) -> Any:
+    """Return arguments whose endpoint is filled in, where it is a URI template of the document."""
+    written = _written(value)
+    if not isinstance(arguments, dict) or not isinstance(written, dict):
+        return arguments
+    endpoint: Any = written.get("endpoint")
+    try:
+        if is_uri_template(endpoint):
+            return {**arguments, "endpoint": fill_uri(endpoint, data)}
+        if isinstance(endpoint, dict) and is_uri_template(endpoint.get("uri")):
+            return {
+                **arguments,
+                "endpoint": {**arguments["endpoint"], "uri": fill_uri(endpoint["uri"], data)},
+            }
+    except ValueError as error:
+        raise fault("expression", str(error), pointer) from None
+    return arguments
 
 
 _BULKY: Final = frozenset({"workflow", "task"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any, Final
+from urllib.parse import quote
 
 from outlast_serverless.plan.pointers import child
 
@@ -48,3 +49,31 @@ def uri_names(template: str) -> list[str] | None:
     if "{" in _URI_PART.sub("", template) or "}" in _URI_PART.sub("", template):
         return None
     return _URI_PART.findall(template)
+
+
+def is_uri_template(text: Any) -> bool:
+    """Return whether a text of a document is a URI template, and no expression."""
+    return isinstance(text, str) and "{" in text and wrapped(text) is None
+
+
+def fill_uri(text: str, data: Any) -> str:
+    """Return a URI template filled in from the top-level keys of data. A name that is not there gives nothing.
+
+    Args:
+        text: The template.
+        data: The data.
+
+    Raises:
+        ValueError: A value is an object or an array.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        value = data.get(name) if isinstance(data, dict) else None
+        if value is None:
+            return ""
+        if isinstance(value, dict | list):
+            raise ValueError(f"`{{{name}}}` of the URI is no scalar: give text, a number or a boolean")
+        return quote(str(value).lower() if isinstance(value, bool) else str(value), safe="")
+
+    return _URI_PART.sub(value, text)

@@ -8,6 +8,8 @@ from typing import Any, Final, Self
 
 from outlast import Client, StartOptions
 from outlast.version import __version__
+from outlast_activities.definitions import definition_of
+from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.interpreter.data_flow import duration_seconds, validate
 from outlast_serverless.interpreter.faults import Fault, fault
@@ -17,6 +19,7 @@ from outlast_serverless.jq import Evaluator, ExpressionFailed
 from outlast_serverless.plan.model import Duration
 from outlast_serverless.runtime.run import DocumentRun
 from outlast_serverless.runtime.support import check_support
+from outlast_serverless.secrets import SecretSource
 from outlast_workflow.errors import FaultedError
 
 _US: Final = 1_000_000
@@ -36,10 +39,22 @@ class Runtime:
 
     Args:
         client: The client.
+        secrets: Where secrets come from.
+        http: What calls may reach.
         metadata: What ``$runtime.metadata`` is.
     """
 
-    def __init__(self, client: Client, *, metadata: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        secrets: SecretSource | None = None,
+        http: HttpPolicy | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        # A process that only checks documents does without a client for HTTP.
+        from outlast_serverless.calls.http import http_activity
+
         self._client = client
         self._evaluator = Evaluator()
         self._described: dict[str, Any] = {
@@ -49,7 +64,7 @@ class Runtime:
         }
         self.workflows: list[Any] = [workflow_of(self._evaluator, self._described)]
         """What a worker needs among its workflows."""
-        self.activities: list[Any] = []
+        self.activities: list[Any] = [http_activity(self._evaluator, secrets, http or HttpPolicy())]
         """What a worker needs among its activities."""
 
     async def __aenter__(self) -> Self:
@@ -90,7 +105,7 @@ class Runtime:
             InvalidOptionError: An option cannot be used; nothing was written.
             WorkflowAlreadyStartedError: The id is taken.
         """
-        check_support(document, {definition.__name__ for definition in self.activities})
+        check_support(document, {definition_of(one).name for one in self.activities})
         request, start = self.prepared(document, input, options, check=check)
         handle = await self._client.start(
             type_of(document.definition), request.to_json(), id=id, task_queue=task_queue, options=start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from outlast_serverless.calls.authentication import SCHEMES
 from outlast_serverless.documents.document import Document
 from outlast_serverless.plan.model import CallTask, DataFlow, EmitTask, ListenTask, RunTask, Task
 from outlast_serverless.plan.walking import data_flows, tasks_of
@@ -28,7 +29,7 @@ def check_support(document: Document, activities: Collection[str]) -> None:
 
 def _tasks(document: Document, activities: Collection[str]) -> Iterator[tuple[str, str]]:
     for task in tasks_of(document.plan):
-        why = _why(task, activities)
+        why = _why(task, activities) or _no_authentication(document, task)
         if why:
             yield task.pointer, why
 
@@ -50,6 +51,21 @@ def _why(task: Task, activities: Collection[str]) -> str:
         kind = "emit" if isinstance(task, EmitTask) else "listen"
         return "" if "serverless.publish" in activities else f"`{kind}` cannot run here yet"
     return ""
+
+
+def _no_authentication(document: Document, task: Task) -> str:
+    """Return why the authentication of a call cannot be used; empty if it can."""
+    if not isinstance(task, CallTask):
+        return ""
+    endpoint = (task.definition.get("with") or {}).get("endpoint")
+    policy = endpoint.get("authentication") if isinstance(endpoint, dict) else None
+    if policy is None:
+        return ""
+    if isinstance(policy.get("use"), str):
+        policy = document.definition["use"]["authentications"][policy["use"]]
+    if any(scheme in policy for scheme in SCHEMES):
+        return ""
+    return f"this authentication cannot be used yet: {', '.join(SCHEMES)} can"
 
 
 def _schemas(document: Document) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,1 @@
+"""Calls of protocols: what their activities do."""

@@ -1,0 +1,151 @@
+"""What the activity of a call or process is given, and how its arguments are filled in where secrets are in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from outlast_serverless.interpreter.faults import fault
+from outlast_serverless.jq import Evaluator, ExpressionFailed
+from outlast_serverless.plan.data import template
+from outlast_serverless.plan.model import Constant, Value
+from outlast_serverless.rules.jq_text import glance
+from outlast_serverless.secrets import Masking, SecretSource
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequest:
+    """One call or process.
+
+    Attributes:
+        pointer: The task that it is of.
+        document: The document: ``namespace/name:version``.
+        key: What tells this execution from all others.
+        value: The arguments; ``None`` if they are filled in here.
+        deferred: The arguments as they are written, and what their expressions see.
+        secrets: The secrets that the document declares.
+        authentications: The authentications that it defines.
+        timeout: How many seconds it may take.
+        awaits: Whether a process is waited for.
+        returns: What of a process is the output.
+    """
+
+    pointer: str
+    document: str
+    key: str
+    value: Any
+    deferred: dict[str, Any] | None = None
+    secrets: tuple[str, ...] = ()
+    authentications: Mapping[str, Any] = field(default_factory=dict)
+    timeout: float | None = None
+    awaits: bool = True
+    returns: str = "stdout"
+
+    @classmethod
+    def of(cls, request: dict[str, Any]) -> CallRequest:
+        """Return the request that the interpreter made."""
+        return cls(
+            request["pointer"],
+            request["document"],
+            request["key"],
+            request.get("value"),
+            request.get("deferred"),
+            tuple(request.get("secrets") or ()),
+            request.get("authentications") or {},
+            request.get("timeout"),
+            request.get("await", True),
+            request.get("return", "stdout"),
+        )
+
+
+class Filling:
+    """Fills in the arguments of one call, and fetches the secrets that it needs.
+
+    Args:
+        request: The call.
+        evaluator: Evaluates expressions.
+        source: Where secrets come from, if anywhere.
+
+    Attributes:
+        masking: Masks the secrets that were fetched.
+    """
+
+    def __init__(self, request: CallRequest, evaluator: Evaluator, source: SecretSource | None) -> None:
+        self._request = request
+        self._evaluator = evaluator
+        self._source = source
+        self._secrets: dict[str, Any] = {}
+        self.masking = Masking()
+
+    async def arguments(self, **variables: Any) -> Any:
+        """Return the arguments.
+
+        Args:
+            **variables: Further variables.
+
+        Raises:
+            Fault: An expression failed, or a secret is not there.
+        """
+        deferred = self._request.deferred
+        if deferred is None:
+            return self._request.value
+        return await self.filled(deferred["value"], deferred["pointer"], **variables)
+
+    async def filled(self, written: Any, pointer: str, **variables: Any) -> Any:
+        """Return something that stands in the document with its expressions evaluated.
+
+        Args:
+            written: What is written.
+            pointer: Where it stands.
+            **variables: Further variables.
+
+        Raises:
+            Fault: An expression failed, or a secret is not there.
+        """
+        deferred = self._request.deferred or {}
+        value = template(written, pointer, not deferred.get("strict", True))
+        known: dict[str, Any] = {**(deferred.get("variables") or {}), **variables}
+        known["secrets"] = await self._fetched(value)
+        try:
+            return self._evaluator.evaluate(value, deferred.get("data"), known, deferred.get("now", 0.0))
+        except ExpressionFailed as error:
+            told = self.masking.text(error.message)
+            raise fault("expression", f"{told} at {error.pointer}", self._request.pointer) from None
+
+    async def secret(self, name: str) -> Any:
+        """Return a secret.
+
+        Args:
+            name: Its name.
+
+        Raises:
+            Fault: The document does not declare it, or it is not there.
+        """
+        if name not in self._secrets:
+            if name not in self._request.secrets:
+                raise fault(
+                    "authorization", f"the document does not declare the secret {name}", self._request.pointer
+                )
+            found = None if self._source is None else await self._source.get(name)
+            if found is None:
+                why = "no secrets are configured" if self._source is None else "it is not there"
+                raise fault(
+                    "authorization", f"the secret {name} cannot be used: {why}", self._request.pointer
+                )
+            self.masking.add(found)
+            self._secrets[name] = found
+        return self._secrets[name]
+
+    async def _fetched(self, value: Value) -> dict[str, Any]:
+        """Fetch the secrets that expressions name; all that are declared where they take the whole."""
+        if isinstance(value, Constant):
+            return {}
+        expressions = (value,) if not hasattr(value, "expressions") else value.expressions
+        names: set[str] = set()
+        for expression in expressions:
+            seen = glance(expression.text)
+            named = {field for variable, field in seen.paths if variable == "secrets"}
+            if "secrets" in seen.used:
+                names |= named or set(self._request.secrets)
+        return {name: await self.secret(name) for name in sorted(names)}

@@ -1,0 +1,107 @@
+"""A server on loopback that answers as its paths say."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+
+
+def application(seen: list[dict[str, Any]]) -> FastAPI:
+    app = FastAPI()
+
+    async def note(request: Request) -> dict[str, Any]:
+        told = {
+            "method": request.method,
+            "path": request.url.path,
+            "query": [[name, value] for name, value in request.query_params.multi_items()],
+            "headers": dict(request.headers),
+            "body": (await request.body()).decode(),
+        }
+        seen.append(told)
+        return told
+
+    @app.api_route("/echo/{rest:path}", methods=["GET", "POST", "PUT", "DELETE", "PATCH"])
+    async def echo(request: Request, rest: str) -> Any:
+        return await note(request)
+
+    @app.get("/status/{status}")
+    async def status(request: Request, status: int) -> Response:
+        await note(request)
+        return Response(b'{"said": "no"}', status, media_type="application/json")
+
+    @app.get("/content/{kind}")
+    async def content(kind: str) -> Response:
+        kinds = {
+            "json": (b'{"a": [1]}', "application/json"),
+            "problem": (b'{"b": 2}', "application/problem+json"),
+            "text": ("grüß".encode(), "text/plain; charset=utf-8"),
+            "binary": (b"\x00\xff", "application/octet-stream"),
+            "empty": (b"", "application/json"),
+            "broken": (b"{", "application/json"),
+            "large": (b"x" * 3_000_000, "text/plain"),
+        }
+        body, media = kinds[kind]
+        return Response(body, media_type=media)
+
+    @app.api_route("/redirect/{status}", methods=["GET", "POST"])
+    async def redirect(request: Request, status: int, to: str) -> Response:
+        await note(request)
+        return Response(b"", status, headers={"location": to})
+
+    @app.get("/slow")
+    async def slow() -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    @app.get("/basic")
+    async def basic(request: Request) -> Response:
+        told = await note(request)
+        wanted = base64.b64encode(b"ada:correct-horse").decode()
+        right = told["headers"].get("authorization") == f"Basic {wanted}"
+        return Response(
+            b'"welcome"' if right else b'"no"', 200 if right else 401, media_type="application/json"
+        )
+
+    @app.get("/digest")
+    async def digest(request: Request) -> Response:
+        told = await note(request)
+        if 'username="ada"' in told["headers"].get("authorization", ""):
+            return Response(b'"welcome"', media_type="application/json")
+        challenge = 'Digest realm="r", qop="auth", nonce="n", algorithm=SHA-256'
+        return Response(b"", 401, headers={"www-authenticate": challenge})
+
+    return app
+
+
+class Server:
+    """What a test needs of the server: where it is, and what it has seen."""
+
+    def __init__(self, port: int, seen: list[dict[str, Any]]) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.seen = seen
+
+
+@asynccontextmanager
+async def serving() -> AsyncGenerator[Server]:
+    seen: list[dict[str, Any]] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(application(seen), log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve([listener]))
+    while not server.started:  # noqa: ASYNC110  # it offers no event
+        await asyncio.sleep(0.01)
+    try:
+        yield Server(listener.getsockname()[1], seen)
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
