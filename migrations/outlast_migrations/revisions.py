@@ -24,6 +24,7 @@ REVISIONS: Final = (
     "0010",
     "0011",
     "0012",
+    "0013",
 )
 """Every version, oldest first; a test compares them with the files."""
 

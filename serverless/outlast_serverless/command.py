@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,17 @@ from outlast.text.wording import counted
 from outlast_serverless.documents.document import Document
 from outlast_serverless.graph import graph
 from outlast_serverless.jq import JqChecker
-from outlast_serverless.run_commands import describe, resume, run, start, suspend, worker
+from outlast_serverless.run_commands import (
+    describe,
+    list_,
+    register,
+    resume,
+    run,
+    show_source,
+    start,
+    suspend,
+    worker,
+)
 from outlast_workflow.errors import InvalidDocumentError, InvalidOptionError
 from outlast_workflow.errors.options import DocumentProblem
 
@@ -25,8 +36,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (run, start, describe, suspend, resume, worker):
-    app.command(command.__name__)(command)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run,
+    "start": start,
+    "register": register,
+    "list": list_,
+    "show": show_source,
+    "describe": describe,
+    "suspend": suspend,
+    "resume": resume,
+    "worker": worker,
+}
+for name, command in _COMMANDS.items():
+    app.command(name)(command)
 
 Lenient = Annotated[
     bool,

@@ -24,10 +24,12 @@ from outlast.text.parsing import json_value, waiting_time
 from outlast.text.wording import pretty
 from outlast_serverless.documents.document import Document
 from outlast_serverless.jq import JqChecker
+from outlast_serverless.runtime.registry import parsed_name
 from outlast_serverless.runtime.run import DocumentRun, DocumentState
 from outlast_serverless.runtime.runtime import Runtime
 from outlast_workflow.errors import FaultedError, InvalidOptionError
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
+from outlast_workflow.primitives.times import to_datetime
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A document, as YAML or JSON.", show_default=False)
@@ -82,7 +84,14 @@ _OWN_QUEUE = "serverless-run"
 
 @with_start_options
 def start(
-    file: File,
+    named: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|NAMESPACE/NAME[:VERSION]",
+            help="A document in a file, or a registered one; without a version the latest.",
+            show_default=False,
+        ),
+    ],
     input: RawInput = None,
     id: NewId = None,
     task_queue: TaskQueue = DEFAULT_TASK_QUEUE,
@@ -98,11 +107,12 @@ def start(
         raise InvalidOptionError(
             "timeout limits --wait: give both, or --execution-timeout to bound the workflow", field="timeout"
         )
-    loaded, value, longest = load(file), input_value(input), waiting_time(timeout)
+    wanted, value, longest = _document(named), input_value(input), waiting_time(timeout)
     options = start.options()
 
     async def work(client: Client) -> None:
         async with Runtime(client) as runtime:
+            loaded = await runtime.document(wanted) if isinstance(wanted, str) else wanted
             started = await runtime.start(
                 loaded, value, id=id, task_queue=task_queue, options=options, check=True
             )
@@ -118,6 +128,74 @@ def start(
         await tell_lacks(client, started.id)
 
     with_client(url, work, makes=True)
+
+
+def register(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Documents, as YAML or JSON.", show_default=False)
+    ],
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Register documents, so that they can be started by name. A version keeps its content for ever."""
+    loaded = [load(file) for file in files]
+
+    async def work(client: Client) -> None:
+        runtime = Runtime(client)
+        for one in loaded:
+            new = await runtime.register(one)
+            name = f"{one.namespace}/{one.name}:{one.version}"
+            if json:
+                document({"document": name, "digest": one.digest, "new": new})
+            else:
+                show(f"{'registered' if new else 'unchanged:'} {name} {one.digest[:12]}")
+
+    with_client(url, work, makes=True)
+
+
+def list_(url: Url = None, json: AsJson = False) -> None:
+    """List the documents that are registered."""
+
+    async def work(client: Client) -> None:
+        found = [one async for one in Runtime(client).documents()]
+        if json:
+            for one in found:
+                document(one._asdict())
+        elif found:
+            rows = table("DOCUMENT", "VERSION", "DSL", "DIGEST", "REGISTERED", drop=("DIGEST",))
+            for one in found:
+                registered = to_datetime(one.registered_at).isoformat(timespec="seconds")
+                rows.add_row(f"{one.namespace}/{one.name}", one.version, one.dsl, one.digest[:12], registered)
+            show(rows)
+        else:
+            show("no documents are registered")
+
+    with_client(url, work)
+
+
+def show_source(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAMESPACE/NAME[:VERSION]", help="A registered document.", show_default=False),
+    ],
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Print a registered document as it was given; with --json its definition."""
+
+    async def work(client: Client) -> None:
+        found = await Runtime(client).document(name)
+        if json:
+            document(
+                {
+                    "document": f"{found.namespace}/{found.name}:{found.version}",
+                    "definition": found.definition,
+                }
+            )
+        else:
+            typer.echo(found.source, nl=not found.source.endswith("\n"))
+
+    with_client(url, work)
 
 
 def describe(workflow_id: WorkflowId, url: Url = None, json: AsJson = False) -> None:
@@ -171,6 +249,15 @@ def worker(
                 document({"event": "stopped", "worker_id": made.worker_id})
 
     with_client(url, work, makes=True)
+
+
+def _document(named: str) -> Document | str:
+    """Return the document in a file, or the name of a registered one."""
+    file = Path(named)
+    if file.suffix in (".yaml", ".yml", ".json") or file.is_file():
+        return load(file)
+    parsed_name(named)
+    return named
 
 
 def load(file: Path) -> Document:

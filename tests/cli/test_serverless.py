@@ -60,6 +60,22 @@ def test_what_cannot_be_used_starts_nothing(
     assert outlast("count", "--json").lines[0]["count"] == 0
 
 
+def test_documents_are_registered(outlast: Command, written: Callable[[str], str]) -> None:
+    assert "no documents are registered" in (outlast("migrate"), outlast("serverless", "list"))[1].out
+    file = written("do: [{a: {set: {v: 1}}}]")
+    [registered] = outlast("serverless", "register", file, "--json").lines
+    assert (registered["document"], registered["new"]) == ("n/a:0.1.0", True)
+    assert "unchanged: n/a:0.1.0" in outlast("serverless", "register", file).out
+    assert "n/a" in outlast("serverless", "list").out
+    assert outlast("serverless", "show", "n/a").out == Path(file).read_text() + "\n"
+    refused = outlast("serverless", "register", written("do: [{a: {set: {v: 2}}}]"))
+    assert (refused.code, "give the new content another version" in refused.err) == (1, True)
+    [started] = outlast("serverless", "start", "n/a", "--json").lines
+    assert started["document"] == "n/a:0.1.0"
+    assert outlast("serverless", "show", "n/b").code == 3
+    assert outlast("serverless", "start", "order").code == 2
+
+
 def test_it_is_started_described_suspended_and_run(
     outlast: Command, written: Callable[[str], str], start_process: Callable[..., Running], url: str
 ) -> None:

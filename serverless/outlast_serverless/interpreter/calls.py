@@ -77,6 +77,7 @@ async def _subflow(self: Interpreting, task: RunTask, run: Execution) -> Any:
         *found["arguments"],
         id=f"{workflow.info().workflow_id}:{run.id}" if found["type"].startswith(TYPE_PREFIX) else None,
         execution_timeout=found.get("execution_timeout"),
+        memo=found.get("memo"),
         parent_close_policy="terminate" if task.awaits else "abandon",
         cancellation_type="try",
         summary=run.label("run"),

@@ -13,6 +13,7 @@ from outlast_workflow.errors import (
     ActivityTimeoutError,
     ApplicationError,
     FailureError,
+    WorkflowTimeoutError,
 )
 from outlast_workflow.primitives.enums import FailureCategory
 
@@ -132,8 +133,9 @@ def from_failure(failure: FailureError, pointer: str) -> Fault:
         if isinstance(cause, ApplicationError):
             error = error_of(cause)
             if error is not None:
-                return Fault(error if error.get("instance") else {**error, "instance": pointer})
-        if isinstance(cause, ActivityTimeoutError):
+                instance = error.get("instance")
+                return Fault({**error, "instance": pointer} if instance in (None, "", "/") else error)
+        if isinstance(cause, ActivityTimeoutError | WorkflowTimeoutError):
             return fault("timeout", str(failure), pointer)
         cause = cause.__cause__
     return fault("runtime", str(failure), pointer)

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from outlast import Client, StartOptions
+from outlast import Client, StartOptions, activity
 from outlast.version import __version__
 from outlast_activities.definitions import definition_of
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
+from outlast_serverless.interpreter.calls import RESOLVE
 from outlast_serverless.interpreter.data_flow import duration_seconds, validate
-from outlast_serverless.interpreter.faults import Fault, fault
+from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
 from outlast_serverless.interpreter.request import StartRequest, load, type_of
 from outlast_serverless.interpreter.workflow import workflow_of
 from outlast_serverless.jq import Evaluator, ExpressionFailed
 from outlast_serverless.plan.model import Duration
+from outlast_serverless.runtime.registry import (
+    LATEST,
+    RegisterDocument,
+    RegisteredDocument,
+    page_of_documents,
+    parsed_name,
+    read_document,
+)
 from outlast_serverless.runtime.run import DocumentRun
 from outlast_serverless.runtime.support import check_support
 from outlast_serverless.secrets import SecretSource
-from outlast_workflow.errors import FaultedError
+from outlast_workflow.errors import (
+    DocumentNotFoundError,
+    FaultedError,
+    InvalidOptionError,
+    UnsupportedTaskError,
+)
 
 _US: Final = 1_000_000
+_PYTHON: Final = "python"
+"""The namespace of workflows that are written in Python: their names are types."""
 _SHORTEST_S: Final = 1.0
 """The engine's shortest timeout. What is shorter is kept by the interpreter, with this as a backstop."""
 
@@ -64,7 +80,10 @@ class Runtime:
         }
         self.workflows: list[Any] = [workflow_of(self._evaluator, self._described)]
         """What a worker needs among its workflows."""
-        self.activities: list[Any] = [http_activity(self._evaluator, secrets, http or HttpPolicy())]
+        self.activities: list[Any] = [
+            http_activity(self._evaluator, secrets, http or HttpPolicy()),
+            self._resolve_activity(),
+        ]
         """What a worker needs among its activities."""
 
     async def __aenter__(self) -> Self:
@@ -79,11 +98,49 @@ class Runtime:
     ) -> None:
         self._evaluator.close()
 
+    async def register(self, document: Document) -> bool:
+        """Register a document under its namespace, name and version, so that it can be started by name.
+
+        Args:
+            document: The document.
+
+        Returns:
+            Whether it is new. The same content again changes nothing.
+
+        Raises:
+            DocumentConflictError: The version is registered with another content.
+        """
+        return await self._client.runtime.journal.apply(RegisterDocument(document))
+
+    async def document(self, name: str, version: str = LATEST) -> Document:
+        """Return a registered document.
+
+        Args:
+            name: ``namespace/name``, or ``namespace/name:version``.
+            version: Its version, if the name has none; ``latest`` is the highest.
+
+        Raises:
+            DocumentNotFoundError: There is none.
+            InvalidOptionError: It is no such name.
+        """
+        namespace, name, named = parsed_name(name)
+        wanted = version if named == LATEST else named
+        return await self._client.runtime.read(read_document, namespace, name, wanted)
+
+    async def documents(self) -> AsyncGenerator[RegisteredDocument]:
+        """Yield what is registered, by namespace, name and version."""
+        after: tuple[str, ...] = ()
+        while page := await self._client.runtime.read(page_of_documents, after):
+            for one in page:
+                yield one
+            after = (page[-1].namespace, page[-1].name, page[-1].version)
+
     async def start(
         self,
-        document: Document,
+        document: Document | str,
         input: Any = None,
         *,
+        version: str = LATEST,
         id: str | None = None,
         task_queue: str = "default",
         options: StartOptions | None = None,
@@ -92,19 +149,23 @@ class Runtime:
         """Start a document. When this returns, the start is durable.
 
         Args:
-            document: The document.
+            document: The document, or ``namespace/name`` or ``namespace/name:version`` of a registered one.
             input: Its raw input, as JSON.
+            version: The version of a registered one, if its name has none; ``latest`` is the highest.
             id: The workflow id; a unique one if not given.
             task_queue: The task queue whose workers run it.
             options: Options of the start. Of the document's timeout and one given here, the nearer counts.
             check: Whether to refuse an input that does not fit the document's schema; otherwise such a run faults.
 
         Raises:
+            DocumentNotFoundError: No such document is registered.
             UnsupportedTaskError: The document has tasks that cannot run here; nothing was written.
             FaultedError: The input does not fit, or the timeout cannot be worked out; nothing was written.
             InvalidOptionError: An option cannot be used; nothing was written.
             WorkflowAlreadyStartedError: The id is taken.
         """
+        if isinstance(document, str):
+            document = await self.document(document, version)
         check_support(document, {definition_of(one).name for one in self.activities})
         request, start = self.prepared(document, input, options, check=check)
         handle = await self._client.start(
@@ -155,6 +216,32 @@ class Runtime:
             workflow_id: Its workflow id.
         """
         return DocumentRun(self._client.handle(workflow_id))
+
+    def _resolve_activity(self) -> Any:
+        """Return the local activity that finds what a subflow runs; history records it, so the run keeps it."""
+
+        @activity.defn(name=RESOLVE)
+        async def resolve(wanted: dict[str, Any]) -> dict[str, Any]:
+            namespace, name = str(wanted.get("namespace")), str(wanted.get("name"))
+            given = wanted.get("input")
+            if namespace == _PYTHON:
+                return {"type": name, "arguments": [] if given is None else [given]}
+            try:
+                found = await self.document(f"{namespace}/{name}", str(wanted.get("version") or LATEST))
+                check_support(found, {definition_of(one).name for one in self.activities})
+                request, options = self.prepared(found, given, None)
+            except (DocumentNotFoundError, UnsupportedTaskError, InvalidOptionError) as error:
+                raise as_application_error(fault("configuration", str(error), "")) from None
+            except FaultedError as error:
+                raise as_application_error(Fault(error.error)) from None
+            return {
+                "type": type_of(found.definition),
+                "arguments": [request.to_json()],
+                "execution_timeout": options.execution_timeout,
+                "memo": options.memo,
+            }
+
+        return resolve
 
     def _timeout(self, document: Document, input: Any) -> float | None:
         """Return the timeout of the workflow in seconds; an expression sees the raw input."""

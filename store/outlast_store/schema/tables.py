@@ -484,6 +484,18 @@ stream_items = _table(
     _int_or_null("attempt"),
 )
 
+serverless_documents = _table(
+    "serverless_documents",
+    _key("namespace"),
+    _key("name"),
+    _key("version"),
+    _text("digest"),
+    _text("dsl"),
+    _text("definition"),
+    _text("source"),
+    _int("registered_at"),
+)
+
 alert_timers = _table(
     "alert_timers",
     _key("run_id"),

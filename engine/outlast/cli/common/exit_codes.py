@@ -18,6 +18,7 @@ from enum import IntEnum
 from outlast.errors import (
     ActivityNotFoundError,
     AlertNotFoundError,
+    DocumentNotFoundError,
     InvalidOptionError,
     InvalidUrlError,
     OutboxRowNotFoundError,
@@ -66,7 +67,8 @@ def exit_code(error: BaseException) -> Exit:
         | QueueNotFoundError
         | ScheduleNotFoundError
         | OutboxRowNotFoundError
-        | AlertNotFoundError,
+        | AlertNotFoundError
+        | DocumentNotFoundError,
     ):
         return Exit.NOT_FOUND
     if isinstance(error, StoreError):
