@@ -15,6 +15,7 @@ from outlast_serverless.documents.document import Document
 from outlast_serverless.documents.versions import latest
 from outlast_serverless.graph import graph
 from outlast_serverless.plan.model import Plan
+from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.rules.jq_text import Checker
 from outlast_serverless.runtime.run import DocumentRun, DocumentState, OpenTask
 from outlast_serverless.runtime.runtime import Runtime
@@ -32,6 +33,7 @@ __all__ = [
     "InvalidDocumentError",
     "OpenTask",
     "Plan",
+    "ProcessPolicy",
     "Runtime",
     "SecretSource",
     "Secrets",

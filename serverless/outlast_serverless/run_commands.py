@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
+import sys
 import tempfile
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -22,11 +24,14 @@ from outlast.cli.common.stderr import tell
 from outlast.cli.common.waiting import tell_lacks
 from outlast.text.parsing import json_value, waiting_time
 from outlast.text.wording import pretty
+from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.jq import JqChecker
+from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.runtime.registry import parsed_name
 from outlast_serverless.runtime.run import DocumentRun, DocumentState
 from outlast_serverless.runtime.runtime import Runtime
+from outlast_serverless.secrets import Secrets
 from outlast_workflow.errors import FaultedError, InvalidOptionError
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 from outlast_workflow.primitives.times import to_datetime
@@ -40,6 +45,30 @@ RawInput = Annotated[
         "--input", metavar="JSON", help="The input in JSON, or @ and the file it is in.", show_default=False
     ),
 ]
+AllowShell = Annotated[
+    bool, typer.Option("--allow-shell", help="Let documents run shell commands.", show_default=False)
+]
+AllowScript = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-script",
+        metavar="LANGUAGE[=COMMAND]",
+        help="Let documents run scripts in python or js, with this command; repeatable.",
+        show_default=False,
+    ),
+]
+SecretsEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--secrets-env",
+        metavar="PREFIX",
+        help="Take secrets from the environment variables that begin with it.",
+        show_default=False,
+    ),
+]
+DenyPrivate = Annotated[
+    bool, typer.Option("--deny-private", help="Deny calls of addresses that are not public.")
+]
 NewId = Annotated[
     str | None, typer.Option("--id", help="The workflow id; by default a new UUID.", show_default=False)
 ]
@@ -50,15 +79,20 @@ def run(
     input: RawInput = None,
     id: NewId = None,
     timeout: Timeout = None,
+    allow_shell: AllowShell = False,
+    allow_script: AllowScript = None,
+    secrets_env: SecretsEnv = None,
+    deny_private: DenyPrivate = False,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
     """Run a document with a worker of its own, and print its output. Without --url its database is deleted again."""
     loaded, value, longest = load(file), input_value(input), waiting_time(timeout)
     target = None if url is None else database_url(url)
+    policies = _policies(allow_shell, allow_script, secrets_env, deny_private)
 
     async def work(target: str) -> None:
-        async with Client.connect(target) as client, Runtime(client) as runtime:
+        async with Client.connect(target) as client, Runtime(client, **policies) as runtime:
             started = await runtime.start(loaded, value, id=id, task_queue=_OWN_QUEUE, check=True)
             worker = Worker(
                 client,
@@ -226,13 +260,18 @@ def worker(
         list[str] | None,
         typer.Option("--task-queue", help="A task queue to serve (default: `default`); repeatable."),
     ] = None,
+    allow_shell: AllowShell = False,
+    allow_script: AllowScript = None,
+    secrets_env: SecretsEnv = None,
+    deny_private: DenyPrivate = False,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
     """Run documents until SIGINT or SIGTERM."""
+    policies = _policies(allow_shell, allow_script, secrets_env, deny_private)
 
     async def work(client: Client) -> None:
-        async with Runtime(client) as runtime:
+        async with Runtime(client, **policies) as runtime:
             made = Worker(
                 client,
                 task_queue=task_queue or DEFAULT_TASK_QUEUE,
@@ -249,6 +288,32 @@ def worker(
                 document({"event": "stopped", "worker_id": made.worker_id})
 
     with_client(url, work, makes=True)
+
+
+class _Policies(TypedDict):
+    secrets: Secrets | None
+    http: HttpPolicy
+    processes: ProcessPolicy
+
+
+def _policies(
+    shell: bool, scripts: list[str] | None, secrets_env: str | None, deny_private: bool
+) -> _Policies:
+    """Return what options say of policies and secrets.
+
+    Raises:
+        InvalidOptionError: A language is not known.
+    """
+    usual = {"python": sys.executable, "js": "node"}
+    commands: dict[str, list[str]] = {}
+    for text in scripts or ():
+        language, given, command = text.partition("=")
+        commands[language] = shlex.split(command) if given else [usual.get(language, "")]
+    return {
+        "secrets": None if secrets_env is None else Secrets.from_env(secrets_env),
+        "http": HttpPolicy(deny_private=deny_private),
+        "processes": ProcessPolicy(shell=shell, scripts=commands),
+    }
 
 
 def _document(named: str) -> Document | str:

@@ -93,3 +93,22 @@ def test_it_is_started_described_suspended_and_run(
     assert outlast("serverless", "resume", "w").code == 0
     assert orjson.loads(outlast("result", "w").out) == {"done": True}
     assert worker.stop().code == 0
+
+
+def test_policies_and_secrets_are_options(
+    bare: Command, written: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("APP_KEY", "very-secret")
+    file = written(
+        "use: {secrets: [key]}\n"
+        "do: [{c: {run: {shell: {command: 'test \"$K\" = very-secret && echo yes',\n"
+        "                        environment: {K: '${ $secrets.key }'}}}}},\n"
+        "     {s: {run: {script: {language: python, code: 'print(input())', stdin: '${ . }'}}}}]"
+    )
+    refused = bare("serverless", "run", file)
+    assert (refused.code, "the secret key cannot be used" in refused.err) == (1, True)
+    denied = bare("serverless", "run", file, "--secrets-env", "APP_")
+    assert (denied.code, "ProcessPolicy(shell=True)" in denied.err) == (1, True)
+    options = ("--secrets-env", "APP_", "--allow-shell", "--allow-script", "python")
+    assert orjson.loads(bare("serverless", "run", file, *options).out) == "yes\n"
+    assert bare("serverless", "run", file, "--allow-script", "ruby").code == 2

@@ -14,6 +14,7 @@ import orjson
 
 from outlast import activity
 from outlast_serverless.calls.authentication import Authentication, authentication
+from outlast_serverless.calls.heartbeats import beating
 from outlast_serverless.calls.policy import DeniedError, HttpPolicy
 from outlast_serverless.calls.request import CallRequest, Filling
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
@@ -22,7 +23,6 @@ from outlast_serverless.plan.templates import fill_uri, is_uri_template
 from outlast_serverless.secrets import SecretSource
 
 _MOST_REDIRECTS: Final = 20
-_BEAT_S: Final = 5.0
 _FORM: Final = "application/x-www-form-urlencoded"
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _SENSITIVE: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -85,22 +85,12 @@ async def in_time(asked: CallRequest, policy: HttpPolicy, filling: Filling, call
     Raises:
         Fault: It was not answered, or not with success.
     """
-    beats = asyncio.create_task(_beat(asked.timeout))
     try:
-        async with asyncio.timeout(policy.timeout):
+        async with beating(asked.timeout), asyncio.timeout(policy.timeout):
             return await _sent(asked, policy, filling, call)
     except TimeoutError:
         detail = f"{call.method} {_shown(call.url)} was not answered within {policy.timeout:g} s"
         raise fault("communication", filling.masking.text(detail), asked.pointer, status=504) from None
-    finally:
-        beats.cancel()
-
-
-async def _beat(timeout: float | None) -> None:
-    pause = _BEAT_S if timeout is None else min(_BEAT_S, timeout / 3)
-    while True:
-        await asyncio.sleep(pause)
-        activity.heartbeat()
 
 
 async def _prepared(asked: CallRequest, filling: Filling) -> HttpCall:

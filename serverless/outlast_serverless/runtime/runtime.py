@@ -18,6 +18,8 @@ from outlast_serverless.interpreter.request import StartRequest, load, type_of
 from outlast_serverless.interpreter.workflow import workflow_of
 from outlast_serverless.jq import Evaluator, ExpressionFailed
 from outlast_serverless.plan.model import Duration
+from outlast_serverless.processes.policy import ProcessPolicy
+from outlast_serverless.processes.running import process_activities
 from outlast_serverless.runtime.registry import (
     LATEST,
     RegisterDocument,
@@ -57,6 +59,7 @@ class Runtime:
         client: The client.
         secrets: Where secrets come from.
         http: What calls may reach.
+        processes: Which processes may run; none by default.
         metadata: What ``$runtime.metadata`` is.
     """
 
@@ -66,6 +69,7 @@ class Runtime:
         *,
         secrets: SecretSource | None = None,
         http: HttpPolicy | None = None,
+        processes: ProcessPolicy | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         # A process that only checks documents does without a client for HTTP.
@@ -82,6 +86,7 @@ class Runtime:
         """What a worker needs among its workflows."""
         self.activities: list[Any] = [
             http_activity(self._evaluator, secrets, http or HttpPolicy()),
+            *process_activities(self._evaluator, secrets, processes or ProcessPolicy()),
             self._resolve_activity(),
         ]
         """What a worker needs among its activities."""
