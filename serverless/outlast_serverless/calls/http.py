@@ -104,16 +104,17 @@ async def _prepared(asked: CallRequest, filling: Filling) -> HttpCall:
     known = await authentication(policy, f"{place}/endpoint/authentication", asked, filling)
     if asked.deferred is not None:
         # The policy is not part of what is filled in: it was, above.
-        written = {**given, "endpoint": endpoint["uri"] if isinstance(endpoint, dict) else endpoint}
+        uri: Any = endpoint["uri"] if isinstance(endpoint, dict) else endpoint
+        written = {**given, "endpoint": uri}
         variables = (
             {} if known is None or known.authorization is None else {"authorization": known.authorization}
         )
         arguments = await filling.filled(written, place, **variables)
-        if is_uri_template(written["endpoint"]):
+        if is_uri_template(uri):
             try:
                 arguments = {
                     **arguments,
-                    "endpoint": fill_uri(written["endpoint"], asked.deferred.get("data")),
+                    "endpoint": fill_uri(uri, asked.deferred.get("data")),
                 }
             except ValueError as error:
                 raise fault("expression", str(error), asked.pointer) from None

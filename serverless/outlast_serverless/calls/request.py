@@ -9,7 +9,7 @@ from typing import Any
 from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.jq import Evaluator, ExpressionFailed
 from outlast_serverless.plan.data import template
-from outlast_serverless.plan.model import Constant, Value
+from outlast_serverless.plan.model import Constant, Expression, Value
 from outlast_serverless.rules.jq_text import glance
 from outlast_serverless.secrets import Masking, SecretSource
 
@@ -141,7 +141,7 @@ class Filling:
         """Fetch the secrets that expressions name; all that are declared where they take the whole."""
         if isinstance(value, Constant):
             return {}
-        expressions = (value,) if not hasattr(value, "expressions") else value.expressions
+        expressions = (value,) if isinstance(value, Expression) else value.expressions
         names: set[str] = set()
         for expression in expressions:
             seen = glance(expression.text)

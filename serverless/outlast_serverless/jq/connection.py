@@ -15,7 +15,6 @@ from typing import Any, Final
 import orjson
 
 from outlast import workflow
-from outlast_serverless.jq import helper
 from outlast_workflow.environment import SystemClock
 from outlast_workflow.errors import ExpressionBudgetError
 
@@ -103,7 +102,7 @@ class HelperConnection:
                 sys.executable,
                 "-I",
                 "-S",
-                str(Path(helper.__file__)),
+                str(Path(__file__).with_name("helper.py")),
                 str(Path(found.origin).parent),
                 str(self._budget * _ALARM_FACTOR),
                 str(self._memory),
