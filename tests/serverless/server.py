@@ -56,6 +56,14 @@ def application(seen: list[dict[str, Any]]) -> FastAPI:
         await note(request)
         return Response(b"", status, headers={"location": to})
 
+    @app.api_route("/any/{host}/{rest:path}", methods=["GET", "POST", "PUT"])
+    async def played(request: Request, host: str, rest: str) -> Any:
+        told = await note(request)
+        if rest.endswith("/missing") or host == "external-service.example.com":
+            return Response(b"", 404 if rest.endswith("/missing") else 503)
+        told["authorization"] = told["headers"].get("authorization")
+        return {**told, "homeworld": "https://swapi.dev/api/planets/1/"}
+
     @app.get("/slow")
     async def slow() -> str:
         await asyncio.sleep(30)

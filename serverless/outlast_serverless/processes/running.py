@@ -21,7 +21,7 @@ from outlast_serverless.processes import supervisor
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.secrets import SecretSource
 
-_SUFFIXES: Final = {"python": "script.py", "js": "script.js"}
+_SUFFIXES: Final = {"python": "script.py", "js": "script.mjs"}
 _TOLD: Final = 500
 """How much of what a failed process wrote is told in its error."""
 
