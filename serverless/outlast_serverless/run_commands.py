@@ -22,6 +22,7 @@ from outlast.cli.common.output import document, show, table
 from outlast.cli.common.start_options import GivenStartOptions, TaskQueue, with_start_options
 from outlast.cli.common.stderr import tell
 from outlast.cli.common.waiting import tell_lacks
+from outlast.cli.schedules.showing import show_description
 from outlast.text.parsing import json_value, waiting_time
 from outlast.text.wording import pretty
 from outlast_serverless.calls.policy import HttpPolicy
@@ -31,6 +32,7 @@ from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.runtime.registry import parsed_name
 from outlast_serverless.runtime.run import DocumentRun, DocumentState
 from outlast_serverless.runtime.runtime import Runtime
+from outlast_serverless.runtime.schedules import schedule_id_of
 from outlast_serverless.secrets import Secrets
 from outlast_workflow.errors import FaultedError, InvalidOptionError
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
@@ -228,6 +230,48 @@ def show_source(
             )
         else:
             typer.echo(found.source, nl=not found.source.endswith("\n"))
+
+    with_client(url, work)
+
+
+def schedule(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAMESPACE/NAME[:VERSION]", help="A registered document.", show_default=False),
+    ],
+    state: Annotated[
+        str, typer.Argument(metavar="on|off|show", help="Whether it is started.", show_default=False)
+    ],
+    task_queue: TaskQueue = DEFAULT_TASK_QUEUE,
+    url: Url = None,
+    json: AsJson = False,
+) -> None:
+    """Start a registered document whenever its `schedule` says, or no longer, or show when."""
+    if state not in ("on", "off", "show"):
+        raise InvalidOptionError(f"the state must be on, off or show, not {state!r:.40}", field="state")
+
+    async def work(client: Client) -> None:
+        runtime = Runtime(client)
+        namespace, plain, _ = parsed_name(name)
+        schedule_id = schedule_id_of(namespace, plain)
+        if state == "show":
+            described = await client.schedules.handle(schedule_id).describe()
+            if json:
+                document(described)
+            else:
+                show_description(described, to_datetime(client.runtime.environment.clock.now()))
+            return
+        if state == "on":
+            async with runtime:
+                await runtime.schedule(name, task_queue=task_queue)
+        else:
+            await runtime.unschedule(name)
+        if json:
+            document({"schedule_id": schedule_id, "scheduled": state == "on"})
+        elif state == "on":
+            show(f"scheduled {name}: `outlast serverless schedule {name} show` says when")
+        else:
+            show(f"{name} is no longer scheduled")
 
     with_client(url, work)
 

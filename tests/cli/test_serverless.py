@@ -76,6 +76,17 @@ def test_documents_are_registered(outlast: Command, written: Callable[[str], str
     assert outlast("serverless", "start", "order").code == 2
 
 
+def test_a_document_is_scheduled(outlast: Command, written: Callable[[str], str]) -> None:
+    outlast("serverless", "register", written("schedule: {every: PT1H}\ndo: [{a: {set: {v: 1}}}]"))
+    assert "scheduled n/a" in outlast("serverless", "schedule", "n/a", "on").out
+    assert "serverless:n/a" in outlast("schedule", "list").out
+    assert "every 1 h" in outlast("serverless", "schedule", "n/a", "show").out
+    [off] = outlast("serverless", "schedule", "n/a", "off", "--json").lines
+    assert off == {"schedule_id": "serverless:n/a", "scheduled": False}
+    assert outlast("serverless", "schedule", "n/a", "off").code == 3
+    assert outlast("serverless", "schedule", "n/a", "sometimes").code == 2
+
+
 def test_it_is_started_described_suspended_and_run(
     outlast: Command, written: Callable[[str], str], start_process: Callable[..., Running], url: str
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from outlast import Client, StartOptions, activity
+from outlast import Client, ScheduleHandle, StartOptions, activity
 from outlast.version import __version__
 from outlast_activities.definitions import definition_of
 from outlast_serverless.calls.policy import HttpPolicy
@@ -29,6 +29,7 @@ from outlast_serverless.runtime.registry import (
     read_document,
 )
 from outlast_serverless.runtime.run import DocumentRun
+from outlast_serverless.runtime.schedules import schedule_id_of, spec_of
 from outlast_serverless.runtime.support import check_support
 from outlast_serverless.secrets import SecretSource
 from outlast_workflow.errors import (
@@ -213,6 +214,55 @@ class Runtime:
             if seconds < _SHORTEST_S or given.execution_deadline is not None:
                 timeout_us = int(seconds * _US)
         return StartRequest(document.definition, input, timeout_us=timeout_us), start
+
+    async def schedule(
+        self, document: Document | str, version: str = LATEST, *, task_queue: str = "default"
+    ) -> ScheduleHandle:
+        """Start a document whenever its own ``schedule`` says, from now on, with the input ``null``.
+
+        It becomes a schedule of the engine, ``serverless:namespace/name``: one start for each instant, whatever
+        crashes. Starts overlap; of those that nobody was there to fire the newest is caught up. Doing it again, also
+        with another version, updates the schedule.
+
+        Args:
+            document: The document, or the name of a registered one.
+            version: The version of a registered one, if its name has none.
+            task_queue: The task queue whose workers run it.
+
+        Raises:
+            DocumentNotFoundError: No such document is registered.
+            InvalidOptionError: It has no schedule, or one that never fires; nothing was written.
+            UnsupportedTaskError: Its schedule, or a task of it, cannot run here; nothing was written.
+            FaultedError: Its timeout cannot be worked out; nothing was written.
+        """
+        if isinstance(document, str):
+            document = await self.document(document, version)
+        spec = spec_of(document, self._client.runtime.environment.clock.now())
+        check_support(document, {definition_of(one).name for one in self.activities})
+        request, options = self.prepared(document, None, None)
+        return await self._client.schedules.create(
+            schedule_id_of(document.namespace, document.name),
+            type_of(document.definition),
+            request.to_json(),
+            spec=spec,
+            overlap="allow_all",
+            catch_up="latest",
+            task_queue=task_queue,
+            options=options,
+            if_exists="update",
+        )
+
+    async def unschedule(self, name: str) -> None:
+        """Stop starting a document by its schedule. What was started goes on.
+
+        Args:
+            name: ``namespace/name``.
+
+        Raises:
+            ScheduleNotFoundError: It is not scheduled.
+        """
+        namespace, name, _ = parsed_name(name)
+        await self._client.schedules.handle(schedule_id_of(namespace, name)).delete()
 
     def run(self, workflow_id: str) -> DocumentRun:
         """Return the handle of a run.
