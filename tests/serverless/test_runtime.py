@@ -186,3 +186,56 @@ async def test_the_nearer_timeout_counts(sqlite_url: str) -> None:
             assert described.run.memo is not None
             assert described.run.memo["digest"] == wanted.digest
         assert [one.workflow_type async for one in env.client.list()] == ["serverless:n/a"] * 3
+
+
+SEED = """
+document: {dsl: '1.0.3', namespace: examples, name: workflow-with-timeout, version: '1.0.0'}
+timeout: {after: {minutes: 30}}
+do:
+  - callExternalService:
+      call: http
+      with: {method: get, endpoint: 'https://api.example.com/data'}
+      timeout: {after: {seconds: 15}}
+"""
+
+
+async def test_the_deadline_of_a_call_is_decided_with_nobody_alive_but_a_watchdog(database_url: str) -> None:
+    async with TestEnvironment(url=database_url) as env, Runtime(env.client) as runtime:
+        run = await runtime.start(Document.parse(SEED), id="seed")
+        async with env.new_worker(workflows=runtime.workflows):
+            await asyncio.sleep(1)
+        state = await run.describe()
+        assert state.phase == "running"
+        [call] = state.open
+        assert (call.pointer, call.kind) == ("/do/0/callExternalService", "call")
+        assert call.deadline_at is not None
+        assert call.since is not None
+        assert (call.deadline_at - call.since).total_seconds() == 15
+        assert state.deadline_at is not None
+        assert (state.deadline_at - call.since).total_seconds() == pytest.approx(1800, abs=1)
+        async with env.new_worker(workflows=[idle]):
+            await asyncio.sleep(20)
+        history = [event.type async for event in run.handle.history()]
+        assert history[-1] == "ActivityTimedOut"
+        assert (await run.describe()).phase == "running"
+        async with env.new_worker(workflows=runtime.workflows):
+            await faults(run, {**TIMEOUT, "instance": "/do/0/callExternalService"})
+        [failure] = [
+            one for one in (await run.handle.describe()).failures if one.source_kind == "workflow_run"
+        ]
+        assert failure.failure_category == "timeout"
+
+
+async def test_an_endless_expression_costs_its_own_run_alone(sqlite_url: str) -> None:
+    """Its workflow task fails and is tried again; the worker goes on, and the deadline ends the run."""
+    async with (
+        TestEnvironment(url=sqlite_url, max_task_failures=0) as env,
+        Runtime(env.client) as runtime,
+        env.new_worker(workflows=runtime.workflows),
+    ):
+        endless = await runtime.start(make("timeout: {after: PT4S}\ndo: [{s: {set: '${ def f: f; f }'}}]"))
+        other = await runtime.start(make("do: [{s: {set: {v: '${ 1 + 1 }'}}}]"))
+        assert await other.result() == {"v": 2}
+        described = await endless.handle.describe()
+        assert described.run.task_failures >= 1
+        await faults(endless, {**TIMEOUT, "instance": "/"})
