@@ -37,6 +37,8 @@ class Operators:
 
     def __init__(self, seed: int) -> None:
         self.there = seed % 27 == 25
+        self.marks = frozenset(CHANNELS) if self.there else frozenset[str]()
+        """The marks of their rules: a run may get them late, for the rules come and go."""
         self.rng = random.Random(f"operators of {seed}")
         self.acknowledged: defaultdict[str, set[str]] = defaultdict(set)
         """Who was told that he has acknowledged an alert."""

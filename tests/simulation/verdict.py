@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import orjson
@@ -323,22 +323,33 @@ def check_failures_after_cancel(
             )
 
 
-def lateness(connection: Connection, after: int) -> Iterator[tuple[int, str]]:
-    """By how much each timer and timeout that was due after an instant was late, in microseconds."""
+def lateness(
+    connection: Connection, after: int, given_late: Container[str] = ()
+) -> Iterator[tuple[int, str]]:
+    """By how much each timer, timeout and alert that was due after an instant was late, in microseconds.
+
+    Args:
+        connection: To the database.
+        after: The instant, in microseconds.
+        given_late: Marks of alerts that a run may get after they are over, by a rule that came later.
+    """
+    # A reset takes timers up whose time is over, and code may set itself a limit that is over.
     text = (
-        "SELECT h.run_id, h.type, h.recorded_at, h.payload, max(r.created_at, coalesce("
-        "(SELECT max(l.recorded_at) FROM history_events l WHERE l.run_id = h.run_id "
-        "AND l.type = 'WorkflowDeadlineLowered'), 0)) "
-        "FROM history_events h JOIN workflow_runs r USING (run_id) "
-        "WHERE h.type IN ('TimerFired', 'ActivityTimedOut', 'WorkflowTimedOut')"
+        "SELECT r.run_id, max(r.created_at, coalesce((SELECT max(l.recorded_at) FROM history_events l "
+        "WHERE l.run_id = r.run_id AND l.type = 'WorkflowDeadlineLowered'), 0)) FROM workflow_runs r"
     )
-    for run_id, kind, recorded_at, payload, since in fetch(connection, text):
+    since = dict(fetch(connection, text))
+    text = (
+        "SELECT run_id, type, recorded_at, payload FROM history_events "
+        "WHERE type IN ('TimerFired', 'ActivityTimedOut', 'WorkflowTimedOut')"
+    )
+    for run_id, kind, recorded_at, payload in fetch(connection, text):
         document = orjson.loads(payload)
         due_at = document["fire_at"] if kind == "TimerFired" else from_iso(document["deadline_at"])
-        # A reset takes timers up whose time is over, and code may set itself a limit that is over.
-        due_at = max(due_at, since)
+        due_at = max(due_at, since[run_id])
         if due_at >= after:
             yield recorded_at - due_at, f"{kind} of run {run_id}"
     for alert in read_alerts(connection):
-        if alert.due_at >= after:
-            yield alert.fired_at - alert.due_at, f"alert {alert.kind} {alert.mark} of run {alert.run_id}"
+        due_at = max(alert.due_at, since.get(alert.run_id, 0))
+        if due_at >= after and alert.mark not in given_late:
+            yield alert.fired_at - due_at, f"alert {alert.kind} {alert.mark} of run {alert.run_id}"

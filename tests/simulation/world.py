@@ -398,7 +398,7 @@ class World:
         if self.seed % REPLAYED == 0:
             self.violations += verdict.check_prefixes(plain)
         after = calm_at + START_US + round(SETTLED_S * 1e6)
-        for late, what in verdict.lateness(plain, after):
+        for late, what in verdict.lateness(plain, after, self.operators.marks):
             if late > LATEST_S * 1e6:
                 self.violations.append(f"{what} was {late / 1e6:.3f} s late, long after all was calm")
 
