@@ -338,7 +338,7 @@ def lateness(
         "SELECT r.run_id, max(r.created_at, coalesce((SELECT max(l.recorded_at) FROM history_events l "
         "WHERE l.run_id = r.run_id AND l.type = 'WorkflowDeadlineLowered'), 0)) FROM workflow_runs r"
     )
-    since = dict(fetch(connection, text))
+    since: dict[str, int] = {row[0]: row[1] for row in fetch(connection, text)}
     text = (
         "SELECT run_id, type, recorded_at, payload FROM history_events "
         "WHERE type IN ('TimerFired', 'ActivityTimedOut', 'WorkflowTimedOut')"
