@@ -72,10 +72,11 @@ async def _caught(
 
 
 def _catches(self: Interpreting, catch: Catch, error: Fault, run: Execution) -> bool:
-    if not all(_fits(error.error, name, wanted) for name, wanted in catch.filters.items()):
-        return False
     variables = {**run.during(), catch.name: error.error}
     pointer = run.task.pointer
+    filters: dict[str, Any] = self.evaluate(catch.filters, run.input, variables, pointer)
+    if not all(_fits(error.error, name, wanted) for name, wanted in filters.items()):
+        return False
     if not self.holds(catch.when, run.input, variables, pointer):
         return False
     return catch.except_when is None or not self.holds(catch.except_when, run.input, variables, pointer)

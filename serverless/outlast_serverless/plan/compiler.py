@@ -240,7 +240,7 @@ class _Compiler:
         caught, place = task["catch"], f"{pointer}/catch"
         then = caught.get("then")
         catch = Catch(
-            MappingProxyType((caught.get("errors") or {}).get("with") or {}),
+            template((caught.get("errors") or {}).get("with") or {}, f"{place}/errors/with", self.loose),
             caught.get("as", "error"),
             optional(caught.get("when"), f"{place}/when"),
             optional(caught.get("exceptWhen"), f"{place}/exceptWhen"),

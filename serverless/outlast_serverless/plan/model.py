@@ -377,7 +377,7 @@ class Catch:
     """Which errors are caught, and what is done about them.
 
     Attributes:
-        filters: What the error must have.
+        filters: What the error must have; expressions see the error.
         name: The variable of the error.
         when: Whether it is caught.
         except_when: Whether it is not.
@@ -387,7 +387,7 @@ class Catch:
         pointer: Where it stands.
     """
 
-    filters: Mapping[str, Any]
+    filters: Value
     name: str
     when: Expression | None
     except_when: Expression | None

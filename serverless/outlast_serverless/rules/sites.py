@@ -193,6 +193,7 @@ def _switch(task: Task, during: frozenset[str]) -> Iterator[Site]:
 def _try(task: Task, during: frozenset[str]) -> Iterator[Site]:
     caught, place = mapping(task.value, "catch"), f"{task.pointer}/catch"
     inside = during | named(caught, **{"as": "error"})
+    yield from _template(mapping(caught, "errors").get("with"), f"{place}/errors/with", inside)
     for name in ("when", "exceptWhen"):
         yield from _expression(caught.get(name), f"{place}/{name}", inside)
     yield from _retry(caught.get("retry"), f"{place}/retry", inside)
