@@ -25,6 +25,7 @@ REVISIONS: Final = (
     "0011",
     "0012",
     "0013",
+    "0014",
 )
 """Every version, oldest first; a test compares them with the files."""
 

@@ -13,6 +13,7 @@ from outlast.cli.common.options import AsJson
 from outlast.cli.common.output import document, show
 from outlast.text.wording import counted
 from outlast_serverless.documents.document import Document
+from outlast_serverless.event_commands import publish
 from outlast_serverless.graph import graph
 from outlast_serverless.jq import JqChecker
 from outlast_serverless.run_commands import (
@@ -45,6 +46,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "show": show_source,
     "schedule": schedule,
     "describe": describe,
+    "publish": publish,
     "suspend": suspend,
     "resume": resume,
     "worker": worker,

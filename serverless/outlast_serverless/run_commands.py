@@ -280,7 +280,7 @@ def describe(workflow_id: WorkflowId, url: Url = None, json: AsJson = False) -> 
     """Show where a run of a document stands: its open tasks, its deadlines, its error. No worker is needed."""
 
     async def work(client: Client) -> None:
-        state = await DocumentRun(client.handle(workflow_id)).describe()
+        state = await DocumentRun(client.handle(workflow_id), client.runtime).describe()
         if json:
             document(asdict(state))
         else:
@@ -415,7 +415,7 @@ async def _print_result(started: DocumentRun, longest: float | None, *, json: bo
 
 def _signalled(workflow_id: str, url: str | None, *, json: bool, suspends: bool) -> None:
     async def work(client: Client) -> None:
-        found = DocumentRun(client.handle(workflow_id))
+        found = DocumentRun(client.handle(workflow_id), client.runtime)
         await (found.suspend() if suspends else found.resume())
         if json:
             document({"workflow_id": workflow_id, "suspended": suspends})

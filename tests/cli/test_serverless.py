@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,3 +124,35 @@ def test_policies_and_secrets_are_options(
     options = ("--secrets-env", "APP_", "--allow-shell", "--allow-script", "python")
     assert orjson.loads(bare("serverless", "run", file, *options).out) == "yes\n"
     assert bare("serverless", "run", file, "--allow-script", "ruby").code == 2
+
+
+def test_events_are_published(
+    outlast: Command,
+    written: Callable[[str], str],
+    start_process: Callable[..., Running],
+    url: str,
+    tmp_path: Path,
+) -> None:
+    file = written("do: [{l: {listen: {to: {any: [{with: {type: paid}}], until: length == 3}}}}]")
+    outlast("serverless", "start", file, "--id", "l")
+    worker = start_process("serverless", "worker", "--json", "--url", url)
+    assert worker.line()["event"] == "started"
+    assert (
+        "published: paid one"
+        in outlast("serverless", "publish", "--to", "l", "--type", "paid", "--id", "one", "--data", "1").out
+    )
+    while "listen" not in outlast("serverless", "describe", "l").out:
+        pass
+    events = tmp_path / "events.json"
+    events.write_text('[{"id": "2", "source": "/s", "type": "paid", "data": 2}]')
+    [told] = outlast("serverless", "publish", str(events), "--json").lines
+    assert told == {"id": "2", "source": "/s", "type": "paid", "new": True}
+    assert "known already: paid 2" in outlast("serverless", "publish", str(events)).out
+    # Whoever comes after the one that died goes on where it was.
+    worker.stop(signal.SIGKILL)
+    outlast("serverless", "publish", "--type", "paid", "--data", "3")
+    second = start_process("serverless", "worker", "--json", "--url", url)
+    assert orjson.loads(outlast("result", "l").out) == [1, 2, 3]
+    assert second.stop().code == 0
+    assert outlast("serverless", "publish").code == 2
+    assert outlast("serverless", "publish", "--type", "").code == 2

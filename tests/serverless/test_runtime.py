@@ -28,7 +28,9 @@ def scenarios() -> list[Any]:
 
 
 def document(parts: dict[str, Any]) -> Document:
-    kept = {name: value for name, value in parts.items() if name not in ("in", "out", "error", "takes")}
+    kept = {
+        name: value for name, value in parts.items() if name not in ("in", "out", "error", "takes", "events")
+    }
     return Document.parse(orjson.dumps({**HEAD, **kept}))
 
 
@@ -42,7 +44,7 @@ def use(request: pytest.FixtureRequest, database_url: str) -> Use:
         async with (
             TestEnvironment(url=database_url, replay=replayed, **more) as env,
             Runtime(env.client) as runtime,
-            env.new_worker(workflows=runtime.workflows, **more),
+            env.new_worker(workflows=runtime.workflows, activities=runtime.activities, **more),
         ):
             await test(runtime, env)
 
@@ -54,6 +56,10 @@ async def test_a_scenario(scenario: dict[str, Any], use: Use) -> None:
     async def test(runtime: Runtime, env: TestEnvironment) -> None:
         began = env.clock.now()
         run = await runtime.start(document(scenario), scenario.get("in"))
+        for number, event in enumerate(scenario.get("events", ())):
+            whole = {"id": str(number), "source": "/test", **event}
+            await asyncio.sleep(max(0, whole.pop("at") - (env.clock.now() - began) / 1_000_000))
+            await (run.publish(whole) if whole.pop("alone", False) else runtime.publish(whole))
         if "error" in scenario:
             await faults(run, scenario["error"])
         else:

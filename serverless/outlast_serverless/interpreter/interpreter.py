@@ -14,8 +14,11 @@ from outlast import workflow
 from outlast_serverless.interpreter.calls import run_call, run_process
 from outlast_serverless.interpreter.data_flow import duration_seconds, validate
 from outlast_serverless.interpreter.deferring import call_request
+from outlast_serverless.interpreter.emitting import run_emit
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
 from outlast_serverless.interpreter.forks import run_fork
+from outlast_serverless.interpreter.inbox import Inbox
+from outlast_serverless.interpreter.listening import run_listen
 from outlast_serverless.interpreter.loops import run_for
 from outlast_serverless.interpreter.pace import Pace, told_instant
 from outlast_serverless.interpreter.request import Loaded, StartRequest
@@ -26,14 +29,17 @@ from outlast_serverless.interpreter.tries import run_try
 from outlast_serverless.jq import Evaluator, ExpressionFailed
 from outlast_serverless.plan.model import (
     CallTask,
+    DataFlow,
     Directive,
     DoTask,
     Duration,
+    EmitTask,
     Expression,
     Extension,
     ForkTask,
     ForTask,
     Length,
+    ListenTask,
     RaiseTask,
     RunTask,
     SetTask,
@@ -49,8 +55,10 @@ _US: Final = 1_000_000
 _BODIES: Final[dict[type[Task], Callable[..., Awaitable[tuple[Any, Directive | None]]]]] = {
     CallTask: run_call,
     DoTask: run_do,
+    EmitTask: run_emit,
     ForTask: run_for,
     ForkTask: run_fork,
+    ListenTask: run_listen,
     RaiseTask: run_raise,
     RunTask: run_process,
     SetTask: run_set,
@@ -69,6 +77,7 @@ class Interpreter:
         evaluator: Evaluates expressions.
         runtime: What ``$runtime`` is.
         pace: Suspends, and takes breath.
+        inbox: The events that reach the run.
     """
 
     def __init__(
@@ -78,12 +87,14 @@ class Interpreter:
         evaluator: Evaluator,
         runtime: Mapping[str, Any],
         pace: Pace,
+        inbox: Inbox,
     ) -> None:
         self._loaded = loaded
         self._plan = loaded.plan
         self._request = request
         self._evaluator = evaluator
         self._pace = pace
+        self.inbox = inbox
         info = workflow.info()
         self._common: dict[str, Any] = {
             "workflow": {
@@ -217,7 +228,7 @@ class Interpreter:
             for extension in reversed(applying):
                 if extension.after is not None:
                     await self.run_list(extension.after, output, scope)
-        return self._flowing_on(task, run, output), directive or task.then
+        return self.flowing_on(task.data, run, output), directive or task.then
 
     def _applying(self, task: Task, run: Execution) -> list[Extension]:
         if not task.extensions:
@@ -225,17 +236,27 @@ class Interpreter:
         variables = {**run.during(), "task": {**task.definition, **run.told}}
         return [one for one in task.extensions if self.holds(one.when, run.input, variables, task.pointer)]
 
-    def _flowing_on(self, task: Task, run: Execution, raw: Any) -> Any:
-        data, output = task.data, raw
+    def flowing_on(self, data: DataFlow, run: Execution, raw: Any) -> Any:
+        """Return an output as it flows on, and export of it what is to be exported.
+
+        Args:
+            data: What happens to it.
+            run: The execution that it comes from.
+            raw: The raw output.
+
+        Raises:
+            Fault: An expression failed, or a schema is not met.
+        """
+        output, pointer = raw, run.task.pointer
         if data.output_as is None and data.export_as is None and data.output_schema is None:
             return raw
         run.told = {**run.told, "output": raw}
         if data.output_as is not None:
-            output = self.evaluate(data.output_as, raw, run.during(), task.pointer)
-        self._validate(data.output_schema, output, "output", task.pointer)
+            output = self.evaluate(data.output_as, raw, run.during(), pointer)
+        self._validate(data.output_schema, output, "output", pointer)
         if data.export_as is not None:
-            exported = self.evaluate(data.export_as, output, run.after(output), task.pointer)
-            self._validate(data.export_schema, exported, "exported context", task.pointer)
+            exported = self.evaluate(data.export_as, output, run.after(output), pointer)
+            self._validate(data.export_schema, exported, "exported context", pointer)
             run.scope.context.export(exported)
         return output
 

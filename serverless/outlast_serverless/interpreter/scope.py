@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
-from outlast_serverless.plan.model import Directive, Expression, Length, Task, TaskList, Value
+from outlast_serverless.interpreter.inbox import Inbox
+from outlast_serverless.plan.model import DataFlow, Directive, Expression, Length, Task, TaskList, Value
 
 CONTINUE: Final = Directive("continue")
 _LONGEST_LABEL: Final = 200
@@ -127,6 +128,11 @@ class Ended(Exception):
 class Interpreting(Protocol):
     """What the kinds of tasks need of the interpreter."""
 
+    @property
+    def inbox(self) -> Inbox:
+        """The events that reach the run."""
+        ...
+
     async def run_list(self, tasks: TaskList, data: Any, scope: Scope) -> tuple[Any, bool]:
         """Run tasks, one after the other; return the output, and whether a task left the list by ``exit``."""
         ...
@@ -155,4 +161,8 @@ class Interpreting(Protocol):
 
     def call_request(self, execution: Execution, value: Value, given: Any, **more: Any) -> dict[str, Any]:
         """Return what the activity of a call or process is given."""
+        ...
+
+    def flowing_on(self, data: DataFlow, run: Execution, raw: Any) -> Any:
+        """Return an output as it flows on, and export of it what is to be exported."""
         ...

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from outlast import workflow
+from outlast_serverless.events.names import EVENT
+from outlast_serverless.interpreter.inbox import Inbox
 from outlast_serverless.interpreter.interpreter import Interpreter
 from outlast_serverless.interpreter.pace import Pace
 from outlast_serverless.interpreter.request import TYPE_PREFIX, StartRequest, load
@@ -27,17 +29,24 @@ def workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> Any:
     class DocumentWorkflow:
         def __init__(self) -> None:
             self.pace = Pace()
+            self.inbox = Inbox()
 
         @workflow.run
         async def run(self, request: dict[str, Any]) -> Any:
             """Run a document: its own argument says which."""
             asked = StartRequest.of(request)
-            return await Interpreter(load(asked.definition), asked, evaluator, runtime, self.pace).run()
+            loaded = load(asked.definition)
+            return await Interpreter(loaded, asked, evaluator, runtime, self.pace, self.inbox).run()
 
         @workflow.signal(name=SUSPEND)
         def suspend(self) -> None:
             """Begin no further task. What is under way goes on, and so do deadlines."""
             self._suspended(True)
+
+        @workflow.signal(name=EVENT)
+        def event(self, arrived: dict[str, Any]) -> None:
+            """Take an event, for the tasks that listen."""
+            self.inbox.add(arrived)
 
         @workflow.signal(name=RESUME)
         def resume(self) -> None:

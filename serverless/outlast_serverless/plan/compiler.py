@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast_serverless.plan.data import data_flow, expression, length, optional, template
+from outlast_serverless.plan.durations import lookback
 from outlast_serverless.plan.kinds import kinds_of
 from outlast_serverless.plan.model import (
     CallTask,
@@ -192,6 +193,7 @@ class _Compiler:
             strategy(listen["to"], f"{pointer}/listen/to", self.loose),
             listen.get("read", "data"),
             self._iterator(task.get("foreach"), f"{pointer}/foreach"),
+            lookback(task) or lookback(self.definition["document"]),
         )
 
     def _iterator(self, iterator: dict[str, Any] | None, pointer: str) -> Iterator | None:

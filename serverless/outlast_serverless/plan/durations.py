@@ -55,6 +55,17 @@ def microseconds(duration: Any) -> int | None:
     )
 
 
+def lookback(holder: dict[str, Any]) -> int | None:
+    """Return how far back listen tasks look, in microseconds, as the metadata of a task or a document say.
+
+    Args:
+        holder: The task or the head of the document; ``metadata.outlast.lookback`` is the duration.
+    """
+    metadata = holder.get("metadata")
+    said = metadata.get("outlast") if isinstance(metadata, dict) else None
+    return microseconds(said.get("lookback")) if isinstance(said, dict) else None
+
+
 def _whole(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False

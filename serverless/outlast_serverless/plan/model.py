@@ -291,11 +291,19 @@ class Iterator:
 
 @dataclass(frozen=True, slots=True)
 class ListenTask(Task):
-    """Waits for events."""
+    """Waits for events.
+
+    Attributes:
+        to: Which events.
+        read: What of them: ``data``, ``envelope`` or ``raw``.
+        iterator: What is done with each.
+        lookback_us: How old they may be when it begins, in microseconds; ``None`` for only later ones.
+    """
 
     to: Strategy
     read: str
     iterator: Iterator | None
+    lookback_us: int | None
 
 
 @dataclass(frozen=True, slots=True)

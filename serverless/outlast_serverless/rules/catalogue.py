@@ -99,6 +99,7 @@ MEANING: Final = {
     "duration_not_positive": Rule("A duration is zero or negative."),
     "duration_too_long": Rule("A duration is longer than a hundred years."),
     "calendar_duration": Rule("A duration has years or months."),
+    "lookback": Rule("`metadata.outlast.lookback` is no duration."),
     "amount_not_positive": Rule("`consume.amount` is less than 1."),
     "retry_count": Rule("`limit.attempt.count` is less than 1."),
     "endless_retry": _warning("Nothing ends the retries."),

@@ -26,7 +26,9 @@ def check_times(subject: Subject) -> Iterator[Finding]:
         yield from _retry(policy, child("/use/retries", name))
     if "schedule" in definition:
         yield from _schedule(mapping(definition, "schedule"))
+    yield from _lookback(mapping(definition, "document"), "/document")
     for task in subject.tasks:
+        yield from _lookback(task.value, task.pointer)
         yield from _timeout(task.value.get("timeout"), f"{task.pointer}/timeout")
         if task.kind == "wait":
             yield from _duration(task.value["wait"], f"{task.pointer}/wait")
@@ -48,6 +50,21 @@ def check_times(subject: Subject) -> Iterator[Finding]:
                 )
         elif task.protocol == "mcp":
             yield from _duration(mapping(task.value, "with").get("timeout"), f"{task.pointer}/with/timeout")
+
+
+def _lookback(holder: dict[str, Any], pointer: str) -> Iterator[Finding]:
+    said = mapping(mapping(holder, "metadata"), "outlast")
+    if "lookback" not in said:
+        return
+    place = f"{pointer}/metadata/outlast/lookback"
+    try:
+        length = microseconds(said["lookback"])
+    except CalendarUnitError:
+        length = None
+    if length is None:
+        yield Finding("lookback", place, "it is no duration", "write it as PT5M, or as {minutes: 5}")
+    else:
+        yield from _duration(said["lookback"], place, zero=True)
 
 
 def _timeout(timeout: Any, pointer: str) -> Iterator[Finding]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from outlast import WorkflowHandle
+from outlast.runtime.runtime import Runtime as EngineRuntime
 from outlast.visibility.views import WorkflowDescription
+from outlast_serverless.bus.reads import Subscription, subscriptions_of
+from outlast_serverless.events.cloud_events import checked_event, identity
+from outlast_serverless.events.names import EVENT
 from outlast_serverless.interpreter.faults import error_of, fault, is_timeout
 from outlast_serverless.interpreter.workflow import RESUME, SUSPEND
 from outlast_workflow.errors import (
@@ -19,6 +24,7 @@ from outlast_workflow.errors import (
     WorkflowTimeoutError,
 )
 from outlast_workflow.primitives.enums import RunStatus
+from outlast_workflow.primitives.times import to_datetime
 
 _PHASES: Final = {
     RunStatus.COMPLETED: "completed",
@@ -80,12 +86,14 @@ class DocumentRun:
 
     Args:
         handle: The handle of its workflow.
+        runtime: The engine, to read what it listens to.
     """
 
-    __slots__ = ("handle",)
+    __slots__ = ("_runtime", "handle")
 
-    def __init__(self, handle: WorkflowHandle[Any]) -> None:
+    def __init__(self, handle: WorkflowHandle[Any], runtime: EngineRuntime) -> None:
         self.handle = handle
+        self._runtime = runtime
 
     @property
     def id(self) -> str:
@@ -126,7 +134,22 @@ class DocumentRun:
                 error = faulted.error
             except WorkflowResultError as failed:
                 error = fault("runtime", str(failed), "/").error
-        return state_of(described, error)
+        listening = await self._runtime.read(subscriptions_of, described.run.first_run_id)
+        return state_of(described, error, listening)
+
+    async def publish(self, event: Mapping[str, Any]) -> None:
+        """Send an event to this run alone. It is kept for the run until a task consumes it, even if none listens yet.
+
+        Args:
+            event: A CloudEvent. One with the same ``source`` and ``id`` reaches a run once.
+
+        Raises:
+            InvalidOptionError: It is no CloudEvent.
+            WorkflowClosedError: The run has ended.
+            StructuralLimitError: It is too large, or too many wait already.
+        """
+        whole = checked_event(dict(event))
+        await self.handle.signal(EVENT, {"event": whole}, request_id=identity(whole))
 
     async def suspend(self) -> None:
         """Begin no further task. What is under way goes on, and deadlines do, too."""
@@ -150,15 +173,18 @@ def timed_out() -> dict[str, Any]:
     return fault("timeout", "the timeout of the workflow passed", "/").error
 
 
-def state_of(described: WorkflowDescription, error: dict[str, Any] | None) -> DocumentState:
+def state_of(
+    described: WorkflowDescription, error: dict[str, Any] | None, listening: Sequence[Subscription] = ()
+) -> DocumentState:
     """Return where a run of a document stands.
 
     Args:
         described: Its workflow, as the engine describes it.
         error: The error of the DSL, if it faulted.
+        listening: What it is subscribed to.
     """
     memo, run = described.run.memo or {}, described.run
-    open_ = tuple(sorted(_open(described), key=lambda one: (one.pointer, one.execution, one.kind)))
+    open_ = tuple(sorted(_open(described, listening), key=lambda one: (one.pointer, one.execution, one.kind)))
     phase = _PHASES.get(run.status)
     if phase is None:
         phase = _open_phase(run.started_at is not None, bool(memo.get("suspended")), open_)
@@ -182,8 +208,12 @@ def _open_phase(begun: bool, suspended: bool, open_: tuple[OpenTask, ...]) -> st
     return "waiting" if kinds and kinds <= _WAITING else "running"
 
 
-def _open(described: WorkflowDescription) -> list[OpenTask]:
+def _open(described: WorkflowDescription, listening: Sequence[Subscription]) -> list[OpenTask]:
     found: list[OpenTask] = []
+    if described.run.closed_at is None:
+        opened = {one.execution_id: one.opened_at for one in listening}
+        for execution, opened_at in opened.items():
+            found += _labelled(f"listen {execution}", to_datetime(opened_at), None, None)
     for timer in described.pending_timers:
         found += _labelled(timer.summary, None, timer.fire_at, None)
     for activity in described.pending_activities:

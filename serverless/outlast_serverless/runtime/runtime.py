@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
 from outlast import Client, ScheduleHandle, StartOptions, activity
 from outlast.version import __version__
 from outlast_activities.definitions import definition_of
+from outlast_serverless.bus.bus import Bus
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.interpreter.calls import RESOLVE
@@ -38,6 +40,7 @@ from outlast_workflow.errors import (
     InvalidOptionError,
     UnsupportedTaskError,
 )
+from outlast_workflow.options.validation import timeout_seconds
 
 _US: Final = 1_000_000
 _PYTHON: Final = "python"
@@ -62,6 +65,8 @@ class Runtime:
         http: What calls may reach.
         processes: Which processes may run; none by default.
         metadata: What ``$runtime.metadata`` is.
+        events_kept: How long events are kept, in seconds or as a timedelta: what is published again within that time is
+            known, and what listens may look so far back.
     """
 
     def __init__(
@@ -72,12 +77,14 @@ class Runtime:
         http: HttpPolicy | None = None,
         processes: ProcessPolicy | None = None,
         metadata: Mapping[str, Any] | None = None,
+        events_kept: float | timedelta = timedelta(days=7),
     ) -> None:
         # A process that only checks documents does without a client for HTTP.
         from outlast_serverless.calls.http import http_activity
 
         self._client = client
         self._evaluator = Evaluator()
+        self._bus = Bus(client, float(timeout_seconds("events kept", events_kept)))
         self._described: dict[str, Any] = {
             "name": "outlast",
             "version": __version__,
@@ -88,12 +95,14 @@ class Runtime:
         self.activities: list[Any] = [
             http_activity(self._evaluator, secrets, http or HttpPolicy()),
             *process_activities(self._evaluator, secrets, processes or ProcessPolicy()),
+            *self._bus.activities,
             self._resolve_activity(),
         ]
         """What a worker needs among its activities."""
 
     async def __aenter__(self) -> Self:
         self._evaluator.start()
+        self._bus.start()
         return self
 
     async def __aexit__(
@@ -102,7 +111,31 @@ class Runtime:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self._bus.close()
         self._evaluator.close()
+
+    async def publish(self, event: Mapping[str, Any]) -> bool:
+        """Publish an event for all runs that listen to it. When this returns, it is kept and will reach them.
+
+        Args:
+            event: A CloudEvent: ``id``, ``source`` and ``type``, and what else it says.
+
+        Returns:
+            Whether it is new. One with the same ``source`` and ``id`` as another changes nothing.
+
+        Raises:
+            InvalidOptionError: It is no CloudEvent; nothing was written.
+            StructuralLimitError: It is too large; nothing was written.
+        """
+        return await self._bus.publish(dict(event))
+
+    async def route(self) -> int:
+        """Bring the events that wait to the runs that listen, now. Each runtime that is entered does so by itself.
+
+        Returns:
+            How many events were routed.
+        """
+        return await self._bus.router.route()
 
     async def register(self, document: Document) -> bool:
         """Register a document under its namespace, name and version, so that it can be started by name.
@@ -177,7 +210,7 @@ class Runtime:
         handle = await self._client.start(
             type_of(document.definition), request.to_json(), id=id, task_queue=task_queue, options=start
         )
-        return DocumentRun(handle)
+        return DocumentRun(handle, self._client.runtime)
 
     def prepared(
         self, document: Document, input: Any, options: StartOptions | None, *, check: bool = False
@@ -270,7 +303,7 @@ class Runtime:
         Args:
             workflow_id: Its workflow id.
         """
-        return DocumentRun(self._client.handle(workflow_id))
+        return DocumentRun(self._client.handle(workflow_id), self._client.runtime)
 
     def _resolve_activity(self) -> Any:
         """Return the local activity that finds what a subflow runs; history records it, so the run keeps it."""

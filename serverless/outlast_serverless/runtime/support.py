@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from outlast_serverless.calls.authentication import SCHEMES
 from outlast_serverless.documents.document import Document
-from outlast_serverless.plan.model import CallTask, DataFlow, EmitTask, ListenTask, RunTask, Task
+from outlast_serverless.plan.model import CallTask, DataFlow, RunTask, Task
 from outlast_serverless.plan.walking import data_flows, tasks_of
 from outlast_workflow.errors import UnsupportedTaskError
 
@@ -47,9 +47,6 @@ def _why(task: Task, activities: Collection[str]) -> str:
         return (
             "" if f"serverless.{task.process}" in activities else f"`run: {task.process}` cannot run here yet"
         )
-    if isinstance(task, EmitTask | ListenTask):
-        kind = "emit" if isinstance(task, EmitTask) else "listen"
-        return "" if "serverless.publish" in activities else f"`{kind}` cannot run here yet"
     return ""
 
 

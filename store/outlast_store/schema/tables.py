@@ -496,6 +496,43 @@ serverless_documents = _table(
     _int("registered_at"),
 )
 
+# Its key is a number that the database gives: an event that was acknowledged before another was sent comes before it.
+serverless_events = Table(
+    "serverless_events",
+    metadata,
+    Column(
+        "event_key",
+        BigInteger().with_variant(Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=True,
+        nullable=False,
+    ),
+    _text("source"),
+    _text("id"),
+    _text("event_type"),
+    _text("document"),
+    _int("received_at"),
+    _int_or_null("routed_at"),
+    Index("ix_serverless_events_once", "source", "id", unique=True),
+    Index("ix_serverless_events_received", "received_at"),
+    _partial("ix_serverless_events_waiting", "event_key", where="routed_at IS NULL"),
+    sqlite_autoincrement=True,
+)
+
+serverless_subscriptions = _table(
+    "serverless_subscriptions",
+    _key("first_run_id"),
+    _key("execution_id"),
+    _key("position", BigInteger),
+    _text("workflow_id"),
+    _text("event_type"),
+    _text("paths"),
+    _text("key_hash"),
+    _int("after_key"),
+    _int("opened_at"),
+    Index("ix_serverless_subscriptions_key", "event_type", "paths", "key_hash"),
+)
+
 alert_timers = _table(
     "alert_timers",
     _key("run_id"),

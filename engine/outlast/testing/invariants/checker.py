@@ -28,6 +28,7 @@ from outlast.testing.invariants.chains import (
 )
 from outlast.testing.invariants.dags import check_dag
 from outlast.testing.invariants.debounces import check_debounces
+from outlast.testing.invariants.events import check_events
 from outlast.testing.invariants.outbox import check_outbox
 from outlast.testing.invariants.owner_losses import check_owner_losses
 from outlast.testing.invariants.parents import ENDS, check_parents
@@ -156,6 +157,8 @@ class _Checker:
         self.alert_timers = [AlertTimerRow(*row) for row in _all(connection, tables.alert_timers)]
         self.alerts = [AlertRow(*row) for row in _all(connection, tables.alerts)]
         self.outbox = [OutboxRow(*row) for row in _all(connection, tables.outbox)]
+        self.published = _all(connection, tables.serverless_events)
+        self.subscriptions = _all(connection, tables.serverless_subscriptions)
         self.schedules = [ScheduleRow(*row) for row in _all(connection, tables.schedules)]
         self.streams = [StreamRow(*row) for row in _all(connection, tables.streams)]
         self.items = [StreamItemRow(*row) for row in _all(connection, tables.stream_items)]
@@ -206,6 +209,8 @@ class _Checker:
         for where, what in check_outbox(self.outbox, self.runs):
             self.say(where, what)
         for where, what in check_alerts(self.alert_timers, self.alerts, self.runs, self.activities, self.now):
+            self.say(where, what)
+        for where, what in check_events(self.published, self.subscriptions):
             self.say(where, what)
         for where, what in check_debounces(self.debounces, self.runs, histories):
             self.say(where, what)

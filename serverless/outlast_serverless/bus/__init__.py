@@ -1,0 +1,1 @@
+"""The bus: events that were published, who listens to what, and the router between them."""

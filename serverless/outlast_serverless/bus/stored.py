@@ -1,0 +1,36 @@
+"""How events are stored: encoded as all data of workflows is, but for their id, source and type."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from outlast import Client
+from outlast_workflow.primitives.payloads import Payload
+
+
+class EventStore:
+    """Encodes events, and decodes them.
+
+    Args:
+        client: The client, whose codec is used.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._converter = client.converter
+        self._limits = client.limits
+
+    def encoded(self, event: dict[str, Any]) -> str:
+        """Return an event as it is stored.
+
+        Raises:
+            PayloadEncodeError: It has no JSON form.
+            StructuralLimitError: It is too large for a payload.
+        """
+        payload = self._converter.encode_args((event,), None, "event")
+        # What brings it to a run is a little larger.
+        self._limits.check("payload_bytes", len(payload.json) + 100, whose=event["id"])
+        return payload.json.decode()
+
+    def decoded(self, stored: str) -> dict[str, Any]:
+        """Return the event of what is stored."""
+        return cast(dict[str, Any], self._converter.decode_args(Payload(stored.encode()))[0])

@@ -1,0 +1,1 @@
+"""Events: what a CloudEvent is, and which ones a filter may take."""

@@ -1,0 +1,82 @@
+"""CloudEvents 1.0 in their structured form: JSON objects with attributes and data."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from outlast_workflow.errors import InvalidOptionError
+
+_REQUIRED: Final = ("id", "source", "type")
+_NAME: Final = re.compile(r"[a-z0-9]+")
+_DATA: Final = ("data", "data_base64")
+_LONGEST: Final = 1_000
+
+
+def checked_event(event: Any) -> dict[str, Any]:
+    """Return an event whose attributes are those of a CloudEvent.
+
+    Args:
+        event: The event. ``specversion`` may be missing; attributes that are null are left out.
+
+    Raises:
+        InvalidOptionError: It is none.
+    """
+    if not isinstance(event, dict):
+        raise _refused("an event is an object with id, source and type")
+    whole = {"specversion": "1.0"}
+    whole |= {name: value for name, value in event.items() if value is not None or name == "data"}
+    for name in _REQUIRED:
+        value = whole.get(name)
+        if not isinstance(value, str) or not value or len(value) > _LONGEST:
+            raise _refused(f"its `{name}` must be a text of 1 to {_LONGEST:,} characters")
+    if whole["specversion"] != "1.0":
+        raise _refused("its `specversion` must be 1.0")
+    if all(name in whole for name in _DATA):
+        raise _refused("it has both `data` and `data_base64`: keep one")
+    if "time" in whole and not _is_time(whole["time"]):
+        raise _refused("its `time` must be an instant of RFC 3339, such as 2026-01-31T12:00:00Z")
+    for name, value in whole.items():
+        if name in _DATA:
+            continue
+        if not _NAME.fullmatch(name):
+            raise _refused(f"{name!r:.100} is no name of an attribute: small letters and digits make one")
+        if not isinstance(value, str | bool | int):
+            raise _refused(f"its attribute `{name}` must be a text, a number or a truth value")
+    return whole
+
+
+def identity(event: dict[str, Any]) -> str:
+    """Return what is the same for two events exactly where their ``source`` and ``id`` are."""
+    text = orjson.dumps([event["source"], event["id"]])
+    return f"event:{hashlib.sha256(text).hexdigest()[:40]}"
+
+
+def read_as(event: dict[str, Any], form: str) -> Any:
+    """Return an event as a ``listen`` task reads it.
+
+    Args:
+        event: The event.
+        form: ``data``; ``envelope``, the whole event; or ``raw``, the data as text.
+    """
+    if form == "envelope":
+        return event
+    data = event.get("data", event.get("data_base64"))
+    if form == "raw" and not isinstance(data, str):
+        return orjson.dumps(data).decode()
+    return data
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _refused(why: str) -> InvalidOptionError:
+    return InvalidOptionError(f"this is no CloudEvent: {why}", field="event")
