@@ -57,7 +57,7 @@ async def test_a_scenario(scenario: dict[str, Any], use: Use) -> None:
         began = env.clock.now()
         run = await runtime.start(document(scenario), scenario.get("in"))
         for number, event in enumerate(scenario.get("events", ())):
-            whole = {"id": str(number), "source": "/test", **event}
+            whole: dict[str, Any] = {"id": str(number), "source": "/test", **event}
             await asyncio.sleep(max(0, whole.pop("at") - (env.clock.now() - began) / 1_000_000))
             await (run.publish(whole) if whole.pop("alone", False) else runtime.publish(whole))
         if "error" in scenario:

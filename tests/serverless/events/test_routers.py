@@ -22,10 +22,10 @@ def anyio_backend() -> str:
 
 async def test_many_routers_keep_the_order(database_url: str) -> None:
     text = "do: [{l: {listen: {to: {any: [{with: {type: t}}], until: length == 60}}}}]"
-    async with Client.connect(database_url) as client, Client.connect(database_url) as other:
+    async with Client.connect(database_url) as client:
         async with (
             Runtime(client) as one,
-            Runtime(other) as two,
+            Runtime(client) as two,
             Worker(client, workflows=one.workflows, activities=one.activities),
         ):
             runs = [await one.start(make(text)) for _ in range(3)]
