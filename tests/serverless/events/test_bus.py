@@ -128,3 +128,31 @@ async def test_old_events_are_forgotten(database_url: str) -> None:
         assert not await runtime.publish(event(1))
         await asyncio.sleep(200)
         assert await runtime.publish(event(1))
+
+
+async def test_a_run_that_listens_no_more_is_not_woken(database_url: str) -> None:
+    async with (
+        TestEnvironment(url=database_url) as env,
+        Runtime(env.client) as runtime,
+        env.new_worker(workflows=runtime.workflows, activities=runtime.activities),
+    ):
+        run = await runtime.start(make(LISTENS.replace("3", "1")[:-1] + ", {w: {wait: PT10S}}]"))
+        await asyncio.sleep(1)
+        await runtime.publish(event(0))
+        await asyncio.sleep(2)
+        assert await subscriptions(env.client) == 0
+        await runtime.publish(event(1))
+        assert await run.result() == [0]
+        assert await signals(run) == 1
+
+
+async def test_what_waited_when_a_listen_began_is_not_sent(database_url: str) -> None:
+    async with TestEnvironment(url=database_url) as env, Runtime(env.client) as runtime:
+        async with env.new_worker(workflows=runtime.workflows, activities=runtime.activities):
+            await asyncio.sleep(1)
+            # A runtime that was not entered does not route.
+            await Runtime(env.client).publish(event(0))
+            run = await runtime.start(make(LISTENS))
+            await asyncio.sleep(2)
+            assert await waiting(env.client) == 0
+            assert await signals(run) == 0
