@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from outlast_serverless.events.interests import ANY, Interest, key_hash
 from outlast_store.database.sql_text import fetch
+from outlast_workflow.errors import PayloadDecodeError
 
 EVENTS_AT_ONCE: Final = 100
 TARGETS_AT_ONCE: Final = 10_000
@@ -29,11 +30,13 @@ class WaitingEvent(NamedTuple):
         key: Its key.
         event: The event.
         targets: Who listens to it.
+        problem: Why it cannot be read; empty if it can.
     """
 
     key: int
     event: dict[str, Any]
     targets: tuple[Target, ...]
+    problem: str = ""
 
 
 class Subscription(NamedTuple):
@@ -65,13 +68,21 @@ def waiting_events(
     found: list[WaitingEvent] = []
     targets = 0
     for key, stored in fetch(connection, text, (after, EVENTS_AT_ONCE)):
-        event = decoded(stored)
-        one = WaitingEvent(key, event, tuple(dict.fromkeys(_targets(connection, key, event))))
+        one = _read(key, stored, decoded)
+        if not one.problem:
+            one = one._replace(targets=tuple(dict.fromkeys(_targets(connection, key, one.event))))
         found.append(one)
         targets += len(one.targets)
         if targets >= TARGETS_AT_ONCE:
             break
     return found
+
+
+def _read(key: int, stored: str, decoded: Callable[[str], dict[str, Any]]) -> WaitingEvent:
+    try:
+        return WaitingEvent(key, decoded(stored), ())
+    except PayloadDecodeError as error:
+        return WaitingEvent(key, {}, (), str(error))
 
 
 def _targets(connection: Connection, key: int, event: dict[str, Any]) -> Iterator[Target]:
@@ -114,8 +125,11 @@ def past_events(
     """
     text = f"SELECT {_EVENT} FROM serverless_events WHERE event_key > ? ORDER BY event_key LIMIT ?"
     rows = fetch(connection, text, (max(after, last), EVENTS_AT_ONCE))
-    found = [WaitingEvent(key, decoded(stored), ()) for key, stored in rows]
-    return [one._replace(targets=(Target("", ""),)) if _wants(interests, one.event) else one for one in found]
+    found = [_read(key, stored, decoded) for key, stored in rows]
+    return [
+        one._replace(targets=(Target("", ""),)) if not one.problem and _wants(interests, one.event) else one
+        for one in found
+    ]
 
 
 def _wants(interests: Sequence[Interest], event: dict[str, Any]) -> bool:

@@ -10,8 +10,9 @@ router sends them one after the other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 from outlast import Client
@@ -56,6 +57,7 @@ class Router:
         self._swept_at = 0.0
         self._swept_to = ""
         self._stuck: set[str] = set()
+        self._unreadable: set[int] = set()
 
     def ring(self) -> None:
         """Look at once: an event was published, or somebody begins to listen."""
@@ -72,13 +74,16 @@ class Router:
             except StoreError as error:
                 logger.warning("events were not routed, and will be tried again: %s", error)
                 await asyncio.sleep(_BUSY_S)
+            except Exception:
+                logger.exception("events were not routed, and will be tried again")
+                await asyncio.sleep(_IDLE_S)
             await self._pause()
 
     async def _pause(self) -> None:
-        try:
-            await asyncio.wait_for(self._rung.wait(), _BUSY_S if self._listened else _IDLE_S)
-        except TimeoutError:
-            return
+        # Unlike `wait_for`, which may lose a cancellation that comes together with the ring.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_BUSY_S if self._listened else _IDLE_S):
+                await self._rung.wait()
 
     async def route(self) -> int:
         """Route what waits now.
@@ -106,13 +111,19 @@ class Router:
         self._listened = bool(held) or await runtime.read(anybody_listens)
         return routed
 
-    async def _deliver(self, page: Iterable[WaitingEvent], held: dict[str, str], ended: set[str]) -> set[int]:
+    async def _deliver(self, page: Sequence[WaitingEvent], held: dict[str, str], ended: set[str]) -> set[int]:
         """Send events to who listens; return the keys of those that not everybody got."""
         by_chain: dict[str, tuple[str, list[WaitingEvent]]] = {}
         for one in page:
             for target in one.targets:
                 by_chain.setdefault(target.first_run_id, (target.workflow_id, []))[1].append(one)
-        unrouted: set[int] = set()
+        unrouted = {one.key for one in page if one.problem}
+        for one in page:
+            if one.problem and one.key not in self._unreadable:
+                self._unreadable.add(one.key)
+                logger.error(
+                    "event %d cannot be read, and waits for a router that can: %s", one.key, one.problem
+                )
         room = asyncio.Semaphore(_AT_ONCE)
 
         async def send(first_run_id: str, workflow_id: str, events: list[WaitingEvent]) -> None:
@@ -125,15 +136,18 @@ class Router:
                         except (WorkflowClosedError, WorkflowNotFoundError):
                             ended.add(first_run_id)
                             return
-                        except JournalClosedError:
+                        except (JournalClosedError, StoreError):
                             raise
                         except OutlastError as error:
                             held[workflow_id] = str(error)
                     unrouted.add(one.key)
 
-        async with asyncio.TaskGroup() as group:
-            for first_run_id, (workflow_id, events) in by_chain.items():
-                group.create_task(send(first_run_id, workflow_id, events))
+        await asyncio.gather(
+            *(
+                send(first_run_id, workflow_id, events)
+                for first_run_id, (workflow_id, events) in by_chain.items()
+            )
+        )
         return unrouted
 
     async def send(self, workflow_id: str, first_run_id: str, event: dict[str, Any], key: int) -> None:

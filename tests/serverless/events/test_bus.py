@@ -156,3 +156,13 @@ async def test_what_waited_when_a_listen_began_is_not_sent(database_url: str) ->
             await asyncio.sleep(2)
             assert await waiting(env.client) == 0
             assert await signals(run) == 0
+
+
+async def test_whoever_publishes_may_leave_at_once(database_url: str) -> None:
+    async with TestEnvironment(url=database_url) as env:
+        async with asyncio.timeout(3_600):
+            for number in range(30):
+                async with Runtime(env.client) as runtime:
+                    for _ in range(number % 4):
+                        await asyncio.sleep(0)
+                    await runtime.publish(event(number))

@@ -87,6 +87,22 @@ async def test_events_pass_the_codec(tmp_path: Path) -> None:
     assert b"4111-1111" not in stored
 
 
+async def test_an_event_that_cannot_be_read_holds_nobody_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    async with Client.connect(url, converter=DataConverter(Reverse())) as client:
+        await Runtime(client).publish(event(1))
+    async with Client.connect(url) as client, Runtime(client) as runtime:
+        async with Worker(client, workflows=runtime.workflows, activities=runtime.activities):
+            run = await runtime.start(make(LISTENS.replace("3", "1")))
+            await listens(run)
+            await runtime.publish(event(2))
+            assert await run.result() == [2]
+        assert await waiting(client) == 1
+    assert caplog.text.count("cannot be read, and waits") == 1
+
+
 async def test_the_example_that_listens_for_ever(sqlite_url: str) -> None:
     example = Path(__file__).parents[1] / "examples/listen-to-any-forever-foreach.yaml"
     async with serving() as server, Client.connect(sqlite_url) as client:
