@@ -16,8 +16,7 @@ class EventStore:
     """
 
     def __init__(self, client: Client) -> None:
-        self._converter = client.converter
-        self._limits = client.limits
+        self._client = client
 
     def encoded(self, event: dict[str, Any]) -> str:
         """Return an event as it is stored.
@@ -26,11 +25,11 @@ class EventStore:
             PayloadEncodeError: It has no JSON form.
             StructuralLimitError: It is too large for a payload.
         """
-        payload = self._converter.encode_args((event,), None, "event")
+        payload = self._client.converter.encode_args((event,), None, "event")
         # What brings it to a run is a little larger.
-        self._limits.check("payload_bytes", len(payload.json) + 100, whose=event["id"])
+        self._client.limits.check("payload_bytes", len(payload.json) + 100, whose=event["id"])
         return payload.json.decode()
 
     def decoded(self, stored: str) -> dict[str, Any]:
         """Return the event of what is stored."""
-        return cast(dict[str, Any], self._converter.decode_args(Payload(stored.encode()))[0])
+        return cast(dict[str, Any], self._client.converter.decode_args(Payload(stored.encode()))[0])
