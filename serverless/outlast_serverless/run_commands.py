@@ -32,7 +32,7 @@ from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.runtime.registry import parsed_name
 from outlast_serverless.runtime.run import DocumentRun, DocumentState
 from outlast_serverless.runtime.runtime import Runtime
-from outlast_serverless.runtime.schedules import schedule_id_of
+from outlast_serverless.schedules.specs import schedule_id_of
 from outlast_serverless.secrets import Secrets
 from outlast_workflow.errors import FaultedError, InvalidOptionError
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE

@@ -11,21 +11,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from outlast import workflow
-from outlast_serverless.interpreter.calls import run_call, run_process
 from outlast_serverless.interpreter.data_flow import duration_seconds, validate
-from outlast_serverless.interpreter.deferring import call_request
-from outlast_serverless.interpreter.emitting import run_emit
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
-from outlast_serverless.interpreter.forks import run_fork
 from outlast_serverless.interpreter.inbox import Inbox
-from outlast_serverless.interpreter.listening import run_listen
-from outlast_serverless.interpreter.loops import run_for
 from outlast_serverless.interpreter.pace import Pace, told_instant
 from outlast_serverless.interpreter.request import Loaded, StartRequest
 from outlast_serverless.interpreter.scope import CONTINUE, Context, Ended, Execution, Scope
-from outlast_serverless.interpreter.simple import run_do, run_raise, run_set, run_switch, run_wait
+from outlast_serverless.interpreter.tasks.calls import run_call, run_process
+from outlast_serverless.interpreter.tasks.deferring import call_request
+from outlast_serverless.interpreter.tasks.emitting import run_emit
+from outlast_serverless.interpreter.tasks.forks import run_fork
+from outlast_serverless.interpreter.tasks.listening import run_listen
+from outlast_serverless.interpreter.tasks.loops import run_for
+from outlast_serverless.interpreter.tasks.simple import run_do, run_raise, run_set, run_switch, run_wait
+from outlast_serverless.interpreter.tasks.tries import run_try
 from outlast_serverless.interpreter.timing import limited
-from outlast_serverless.interpreter.tries import run_try
 from outlast_serverless.jq import Evaluator, ExpressionFailed
 from outlast_serverless.plan.model import (
     CallTask,

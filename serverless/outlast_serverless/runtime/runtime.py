@@ -13,10 +13,10 @@ from outlast_activities.definitions import definition_of
 from outlast_serverless.bus.bus import Bus
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
-from outlast_serverless.interpreter.calls import RESOLVE
 from outlast_serverless.interpreter.data_flow import duration_seconds, validate
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
 from outlast_serverless.interpreter.request import StartRequest, load, type_of
+from outlast_serverless.interpreter.tasks.calls import RESOLVE
 from outlast_serverless.interpreter.workflow import workflow_of
 from outlast_serverless.jq import Evaluator, ExpressionFailed
 from outlast_serverless.plan.model import Duration
@@ -31,8 +31,8 @@ from outlast_serverless.runtime.registry import (
     read_document,
 )
 from outlast_serverless.runtime.run import DocumentRun
-from outlast_serverless.runtime.schedules import schedule_id_of, spec_of
 from outlast_serverless.runtime.support import check_support
+from outlast_serverless.schedules.specs import schedule_id_of, spec_of
 from outlast_serverless.secrets import SecretSource
 from outlast_workflow.errors import (
     DocumentNotFoundError,

@@ -11,10 +11,10 @@ from outlast_serverless.events.cloud_events import read_as
 from outlast_serverless.events.interests import Interest
 from outlast_serverless.events.names import SUBSCRIBE, UNSUBSCRIBE
 from outlast_serverless.interpreter.faults import from_failure
-from outlast_serverless.interpreter.filters import Filters
 from outlast_serverless.interpreter.inbox import Arrived, next_of
 from outlast_serverless.interpreter.scope import Execution, Interpreting
-from outlast_serverless.plan.model import Directive, Expression, ListenTask, Strategy
+from outlast_serverless.interpreter.tasks.consuming import Consuming, Offered
+from outlast_serverless.plan.model import Directive, ListenTask
 from outlast_workflow.errors import ActivityError
 
 _SUBSCRIBING_S: Final = 60.0
@@ -25,28 +25,6 @@ async def run_listen(self: Interpreting, task: ListenTask, run: Execution) -> tu
     return await _Listening(self, task, run).consume(), None
 
 
-class _Wanted:
-    """What is still wanted of the events of a strategy."""
-
-    def __init__(self, strategy: Strategy, filters: Filters) -> None:
-        self._strategy = strategy
-        self._filters = filters
-        self._open = list(strategy.filters)
-        self.done = False
-
-    def takes(self, event: dict[str, Any]) -> bool:
-        """Return whether an event is consumed."""
-        taken = next((one for one in self._open if self._filters.takes(one, event)), None)
-        if taken is None and self._strategy.filters:
-            return False
-        if self._strategy.kind == "all" and taken is not None:
-            self._open.remove(taken)
-            self.done = not self._open
-        else:
-            self.done = True
-        return True
-
-
 class _Listening:
     """One execution of a listen task."""
 
@@ -54,15 +32,8 @@ class _Listening:
         self._interpreter = interpreter
         self._task = task
         self._run = run
-        self._strategy = task.to
-        self._filters = Filters(interpreter, run)
-        self._filters.expect(task.to)
-        self._wanted = _Wanted(task.to, self._filters)
-        until = task.to.until if task.to.kind == "any" else None
-        self._condition = until if isinstance(until, Expression) else None
-        self._ending = _Wanted(until, self._filters) if isinstance(until, Strategy) else None
+        self._consuming = Consuming(interpreter, task.to, run.during, run.input, task.pointer)
         self._interests: tuple[Interest, ...] = ()
-        self._consumed: list[Any] = []
         self._output: list[Any] = []
         self._aside: asyncio.Future[Any] | None = None
 
@@ -85,22 +56,17 @@ class _Listening:
         """Look at an event, consume it if it is meant, and return whether that was enough."""
         if arrived.key is not None and arrived.key <= after:
             return False
-        event = arrived.event
-        if self._ending is not None and self._ending.takes(event):
-            arrived.consumed = True
-            return self._ending.done
-        if not self._wanted.takes(event):
+        offered = self._consuming.offer(arrived.event)
+        if offered is Offered.REFUSED:
             return False
         arrived.consumed = True
-        self._narrow()
-        read = read_as(event, self._task.read)
-        position = len(self._consumed)
-        self._consumed.append(read)
-        self._output.append(await self._iterate(read, position))
-        if self._condition is not None:
-            variables = self._run.during()
-            return self._interpreter.holds(self._condition, self._consumed, variables, self._task.pointer)
-        return self._ending is None and self._wanted.done
+        if offered is Offered.CONSUMED:
+            self._narrow()
+            read = read_as(arrived.event, self._task.read)
+            consumed = self._consuming.consumed
+            consumed.append(read)
+            self._output.append(await self._iterate(read, len(consumed) - 1))
+        return self._consuming.enough()
 
     async def _iterate(self, item: Any, position: int) -> Any:
         """Run the tasks of the iterator, whose input is the event; return what becomes of it."""
@@ -151,7 +117,7 @@ class _Listening:
         )
 
     def _wanted_now(self) -> tuple[Interest, ...]:
-        return tuple(dict.fromkeys(self._filters.interests(self._strategy)))
+        return tuple(dict.fromkeys(self._consuming.interests()))
 
     def _request(self) -> dict[str, Any]:
         info = workflow.info()

@@ -12,7 +12,7 @@ from typing import Any, Final
 from outlast import workflow
 from outlast_serverless.events.interests import Interest, interest, is_pattern, lookup_path, same
 from outlast_serverless.interpreter.faults import Fault
-from outlast_serverless.interpreter.scope import Execution, Interpreting
+from outlast_serverless.interpreter.scope import Interpreting
 from outlast_serverless.plan.model import Constant, EventFilter, Expression, Strategy, Value
 
 _ATTRIBUTE: Final = re.compile(r"[a-z0-9]+")
@@ -20,19 +20,24 @@ _FULL_MATCH: Final = 'test("\\\\A(?:" + $pattern + ")\\\\z")'
 
 
 class Filters:
-    """The filters of one execution of a listen task.
+    """The filters of a strategy, while it consumes events once.
 
-    Correlations without ``expect`` take the first value that they see, which holds for the whole task.
+    Correlations without ``expect`` take the first value that they see, which holds until it has consumed enough.
 
     Args:
         interpreter: Evaluates.
-        run: The execution.
+        variables: What their expressions see.
+        data: What ``.`` is to what correlations expect.
+        pointer: The task whose fault a failure is.
     """
 
-    def __init__(self, interpreter: Interpreting, run: Execution) -> None:
+    def __init__(
+        self, interpreter: Interpreting, variables: Mapping[str, Any], data: Any, pointer: str
+    ) -> None:
         self._interpreter = interpreter
-        self._run = run
-        self._variables: Mapping[str, Any] = run.during()
+        self._variables = variables
+        self._data = data
+        self._pointer = pointer
         self._expected: dict[tuple[str, str], Any] = {}
         self._first: dict[str, Any] = {}
 
@@ -46,7 +51,7 @@ class Filters:
             for correlation in one.correlate:
                 if correlation.expect is not None:
                     self._expected[one.pointer, correlation.key] = self._interpreter.evaluate(
-                        correlation.expect, self._run.input, self._variables, self._run.task.pointer
+                        correlation.expect, self._data, self._variables, self._pointer
                     )
         if isinstance(strategy.until, Strategy):
             self.expect(strategy.until)
@@ -94,8 +99,8 @@ class Filters:
 
     def _matches(self, pattern: str, text: str) -> bool:
         """Return whether a whole text matches a pattern. A pattern that would never end costs jq's helper, not us."""
-        program = Expression(_FULL_MATCH, self._run.task.pointer)
-        return bool(self._interpreter.evaluate(program, text, {"pattern": pattern}, self._run.task.pointer))
+        program = Expression(_FULL_MATCH, self._pointer)
+        return bool(self._interpreter.evaluate(program, text, {"pattern": pattern}, self._pointer))
 
     def _correlates(self, one: EventFilter, event: dict[str, Any]) -> bool:
         seen: dict[str, Any] = {}
@@ -112,7 +117,7 @@ class Filters:
         return True
 
     def _evaluate(self, value: Value, data: Any) -> Any:
-        return self._interpreter.evaluate(value, data, self._variables, self._run.task.pointer)
+        return self._interpreter.evaluate(value, data, self._variables, self._pointer)
 
 
 def _plain_text(value: Value | None) -> str | None:

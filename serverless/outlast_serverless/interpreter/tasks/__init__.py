@@ -1,0 +1,1 @@
+"""The kinds of tasks: what each does, one module for each."""
