@@ -86,17 +86,19 @@ def check(principal: Principal, scope: Scope) -> None:
         )
 
 
-def _reader(principal: Known) -> Principal:
+def reader(principal: Known) -> Principal:
+    """Return who made a request, if they may read."""
     check(principal, Scope.READ)
     return principal
 
 
-def _writer(principal: Known) -> Principal:
+def writer(principal: Known) -> Principal:
+    """Return who made a request, if they may write."""
     check(principal, Scope.WRITE)
     return principal
 
 
-Reader = Annotated[Principal, Depends(_reader)]
+Reader = Annotated[Principal, Depends(reader)]
 """A principal with the scope ``read``."""
-Writer = Annotated[Principal, Depends(_writer)]
+Writer = Annotated[Principal, Depends(writer)]
 """A principal with the scope ``write``."""

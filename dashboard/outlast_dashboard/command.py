@@ -136,7 +136,7 @@ def add(
         list[str] | None,
         typer.Option(
             "--scope",
-            help="read, write (includes read) or payloads; repeatable.",
+            help="read, write (includes read and events:write), payloads or events:write; repeatable.",
             show_default=False,
         ),
     ] = None,

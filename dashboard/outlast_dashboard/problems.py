@@ -103,6 +103,11 @@ _STATUSES: Final[tuple[tuple[type[errors.OutlastError], int], ...]] = (
     (errors.OutboxRefusedError, 409),
     (errors.ScheduleNotFoundError, 404),
     (errors.ScheduleExistsError, 409),
+    (errors.InvalidDocumentError, 422),
+    (errors.UnsupportedTaskError, 422),
+    (errors.FaultedError, 422),
+    (errors.DocumentNotFoundError, 404),
+    (errors.DocumentConflictError, 409),
     (errors.QueueExistsError, 409),
     (errors.QueueInUseError, 409),
     (errors.WorkflowAlreadyStartedError, 409),
@@ -148,7 +153,9 @@ def _detail(error: errors.OutlastError) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(item) for name, item in value._asdict().items()}
+    if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,13 +21,14 @@ _KEY: Final = "outlast_dashboard.web"
 
 @dataclass(slots=True)
 class Web:
-    """One control plane: its client, its settings, its sessions and its streams."""
+    """One control plane: its client, its settings, its sessions, its streams, and what other packages keep for it."""
 
     find_client: Callable[[], Client]
     settings: WebSettings
     sessions: Sessions
     streams: Streams
     clock: Clock
+    kept: dict[str, Any] = field(default_factory=dict)
 
     @property
     def client(self) -> Client:

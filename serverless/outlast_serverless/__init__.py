@@ -19,6 +19,7 @@ from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.rules.jq_text import Checker
 from outlast_serverless.runtime.run import DocumentRun, DocumentState, OpenTask
 from outlast_serverless.runtime.runtime import Runtime
+from outlast_serverless.schedules.scheduler import DocumentSchedule
 from outlast_serverless.secrets import Secrets, SecretSource
 from outlast_workflow.errors import InvalidDocumentError
 from outlast_workflow.errors.options import DocumentProblem
@@ -28,6 +29,7 @@ __all__ = [
     "Document",
     "DocumentProblem",
     "DocumentRun",
+    "DocumentSchedule",
     "DocumentState",
     "HttpPolicy",
     "InvalidDocumentError",

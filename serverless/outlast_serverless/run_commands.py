@@ -32,9 +32,15 @@ from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.runtime.registry import parsed_name
 from outlast_serverless.runtime.run import DocumentRun, DocumentState
 from outlast_serverless.runtime.runtime import Runtime
+from outlast_serverless.schedules.scheduler import workflow_id_of
 from outlast_serverless.schedules.specs import schedule_id_of
 from outlast_serverless.secrets import Secrets
-from outlast_workflow.errors import FaultedError, InvalidOptionError
+from outlast_workflow.errors import (
+    FaultedError,
+    InvalidOptionError,
+    ScheduleNotFoundError,
+    WorkflowNotFoundError,
+)
 from outlast_workflow.options.start import DEFAULT_TASK_QUEUE
 from outlast_workflow.primitives.times import to_datetime
 
@@ -255,11 +261,7 @@ def schedule(
         namespace, plain, _ = parsed_name(name)
         schedule_id = schedule_id_of(namespace, plain)
         if state == "show":
-            described = await client.schedules.handle(schedule_id).describe()
-            if json:
-                document(described)
-            else:
-                show_description(described, to_datetime(client.runtime.environment.clock.now()))
+            await _show_schedule(client, namespace, plain, json=json)
             return
         if state == "on":
             async with runtime:
@@ -274,6 +276,29 @@ def schedule(
             show(f"{name} is no longer scheduled")
 
     with_client(url, work)
+
+
+async def _show_schedule(client: Client, namespace: str, name: str, *, json: bool) -> None:
+    schedule_id = schedule_id_of(namespace, name)
+    try:
+        described = await client.schedules.handle(schedule_id).describe()
+    except ScheduleNotFoundError:
+        run = DocumentRun(client.handle(workflow_id_of(namespace, name)), client.runtime)
+        try:
+            state = await run.describe()
+        except WorkflowNotFoundError:
+            raise ScheduleNotFoundError(schedule_id) from None
+        if state.phase in ("completed", "faulted", "cancelled"):
+            raise ScheduleNotFoundError(schedule_id) from None
+        if json:
+            document(asdict(state))
+        else:
+            _show(state)
+        return
+    if json:
+        document(described)
+    else:
+        show_description(described, to_datetime(client.runtime.environment.clock.now()))
 
 
 def describe(workflow_id: WorkflowId, url: Url = None, json: AsJson = False) -> None:

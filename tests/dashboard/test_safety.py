@@ -30,7 +30,14 @@ def routes() -> list[Route]:
     found: list[Route] = []
     for path, methods in make_api().openapi()["paths"].items():
         filled = "/api" + path.format(
-            workflow_id="w-1", schedule_id="s-1", name="say", action="cancel", number=1, alert_id="a-1"
+            workflow_id="w-1",
+            schedule_id="s-1",
+            name="say",
+            action="cancel",
+            number=1,
+            alert_id="a-1",
+            namespace="n",
+            version="1.0.0",
         )
         found += [(method.upper(), filled) for method in methods]
     return found

@@ -7,6 +7,7 @@ from functools import cache
 from fastapi import Depends, FastAPI
 
 from outlast import __version__
+from outlast_dashboard.api import plugins
 from outlast_dashboard.api.contract.problem_responses import ALWAYS
 from outlast_dashboard.api.contract.unknown_parameters import check_parameters
 from outlast_dashboard.api.routes import (
@@ -62,6 +63,8 @@ def make_api() -> FastAPI:
         operations.router,
         metrics.router,
     ):
+        app.include_router(router)
+    for router in plugins.routers():
         app.include_router(router)
     answer_with_problems(app)
     return app

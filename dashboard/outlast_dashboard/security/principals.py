@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Scope(StrEnum):
@@ -15,18 +16,23 @@ class Scope(StrEnum):
     """Also start, signal, update, cancel, terminate, reset and delete."""
     PAYLOADS = "payloads"
     """Also see payloads: inputs, results, heartbeat details, memos, headers."""
+    EVENTS = "events:write"
+    """Publish events for documents, and nothing else."""
+
+
+_IN_WRITE: Final = frozenset({Scope.READ, Scope.EVENTS})
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who made a request. ``write`` includes ``read``."""
+    """Who made a request. ``write`` includes ``read`` and ``events:write``."""
 
     name: str
     scopes: frozenset[Scope]
 
     def may(self, scope: Scope) -> bool:
         """Return whether they may do what needs a scope."""
-        return scope in self.scopes or (scope is Scope.READ and Scope.WRITE in self.scopes)
+        return scope in self.scopes or (scope in _IN_WRITE and Scope.WRITE in self.scopes)
 
     @property
     def sees_payloads(self) -> bool:

@@ -37,8 +37,9 @@ class Bus:
         """What a worker needs among its activities."""
 
     def start(self) -> None:
-        """Begin to route."""
-        self._routing = asyncio.create_task(self.router.run(), name="outlast serverless router")
+        """Begin to route, if it has not begun."""
+        if self._routing is None or self._routing.done():
+            self._routing = asyncio.create_task(self.router.run(), name="outlast serverless router")
 
     async def close(self) -> None:
         """Stop routing. What waits is left to others, or to the next start."""

@@ -78,6 +78,9 @@ class Interpreter:
         runtime: What ``$runtime`` is.
         pace: Suspends, and takes breath.
         inbox: The events that reach the run.
+
+    Attributes:
+        common: The variables that all expressions can see.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class Interpreter:
         self._pace = pace
         self.inbox = inbox
         info = workflow.info()
-        self._common: dict[str, Any] = {
+        self.common: dict[str, Any] = {
             "workflow": {
                 "id": info.workflow_id,
                 "definition": loaded.definition,
@@ -127,14 +130,14 @@ class Interpreter:
         self._validate(data.input_schema, raw, "input of the workflow", "/")
         given = raw
         if data.input_from is not None:
-            given = self.evaluate(data.input_from, raw, self._common, "/")
+            given = self.evaluate(data.input_from, raw, self.common, "/")
         context = Context()
         try:
             output, _ = await self.run_list(self._plan.tasks, given, Scope(context))
         except Ended as ended:
             output = ended.output
         if data.output_as is not None:
-            variables = {**self._common, "context": context.value}
+            variables = {**self.common, "context": context.value}
             output = self.evaluate(data.output_as, output, variables, "/")
         self._validate(data.output_schema, output, "output of the workflow", "/")
         return output
@@ -192,7 +195,7 @@ class Interpreter:
             "input": raw,
             "startedAt": self._pace.instant,
         }
-        run = Execution(task, scope, told, self._common, visit=visit)
+        run = Execution(task, scope, told, self.common, visit=visit)
         if not self.holds(task.condition, raw, run.before(), task.pointer):
             return raw, CONTINUE
         data = task.data

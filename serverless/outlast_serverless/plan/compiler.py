@@ -78,6 +78,7 @@ class _Compiler:
             data_flow(self.definition, "", self.loose),
             self._timeout(self.definition.get("timeout"), "/timeout"),
             self._schedule(self.definition.get("schedule")),
+            lookback(self.definition["document"]),
             MappingProxyType(functions),
             tuple(self.use.get("secrets") or ()),
             not self.loose,

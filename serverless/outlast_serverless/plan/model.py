@@ -448,6 +448,7 @@ class Plan:
         data: What happens to its input and output.
         timeout: How long a run may take.
         schedule: When it is started by itself.
+        schedule_lookback_us: How old events may be when it is scheduled, in microseconds; ``None`` for only later ones.
         functions: The functions, by name.
         secrets: The secrets that it may ask for.
         strict: Whether only whole texts are expressions.
@@ -458,6 +459,7 @@ class Plan:
     data: DataFlow
     timeout: Length | None
     schedule: Schedule | None
+    schedule_lookback_us: int | None
     functions: Mapping[str, Task]
     secrets: tuple[str, ...]
     strict: bool

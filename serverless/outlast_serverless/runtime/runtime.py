@@ -7,19 +7,17 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
-from outlast import Client, ScheduleHandle, StartOptions, activity
+from outlast import Client, StartOptions, activity
 from outlast.version import __version__
 from outlast_activities.definitions import definition_of
 from outlast_serverless.bus.bus import Bus
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
-from outlast_serverless.interpreter.data_flow import duration_seconds, validate
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
-from outlast_serverless.interpreter.request import StartRequest, load, type_of
+from outlast_serverless.interpreter.request import type_of
 from outlast_serverless.interpreter.tasks.calls import RESOLVE
 from outlast_serverless.interpreter.workflow import workflow_of
-from outlast_serverless.jq import Evaluator, ExpressionFailed
-from outlast_serverless.plan.model import Duration
+from outlast_serverless.jq import Evaluator
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.processes.running import process_activities
 from outlast_serverless.runtime.registry import (
@@ -31,9 +29,10 @@ from outlast_serverless.runtime.registry import (
     read_document,
 )
 from outlast_serverless.runtime.run import DocumentRun
-from outlast_serverless.runtime.support import check_support
-from outlast_serverless.schedules.specs import schedule_id_of, spec_of
+from outlast_serverless.schedules.scheduler import DocumentSchedule, Scheduler
+from outlast_serverless.schedules.workflow import schedule_workflow_of
 from outlast_serverless.secrets import SecretSource
+from outlast_serverless.starting.starting import Starting
 from outlast_workflow.errors import (
     DocumentNotFoundError,
     FaultedError,
@@ -42,11 +41,8 @@ from outlast_workflow.errors import (
 )
 from outlast_workflow.options.validation import timeout_seconds
 
-_US: Final = 1_000_000
 _PYTHON: Final = "python"
 """The namespace of workflows that are written in Python: their names are types."""
-_SHORTEST_S: Final = 1.0
-"""The engine's shortest timeout. What is shorter is kept by the interpreter, with this as a backstop."""
 
 
 class Runtime:
@@ -82,7 +78,7 @@ class Runtime:
         # A process that only checks documents does without a client for HTTP.
         from outlast_serverless.calls.http import http_activity
 
-        self._client = client
+        self.client = client
         self._evaluator = Evaluator()
         self._bus = Bus(client, float(timeout_seconds("events kept", events_kept)))
         self._described: dict[str, Any] = {
@@ -90,15 +86,22 @@ class Runtime:
             "version": __version__,
             "metadata": dict(metadata or {}),
         }
-        self.workflows: list[Any] = [workflow_of(self._evaluator, self._described)]
+        self._starting = Starting(client, self._evaluator, self._described)
+        self._scheduler = Scheduler(client, self._starting)
+        self.workflows: list[Any] = [
+            workflow_of(self._evaluator, self._described),
+            schedule_workflow_of(self._evaluator, self._described),
+        ]
         """What a worker needs among its workflows."""
         self.activities: list[Any] = [
             http_activity(self._evaluator, secrets, http or HttpPolicy()),
             *process_activities(self._evaluator, secrets, processes or ProcessPolicy()),
             *self._bus.activities,
             self._resolve_activity(),
+            self._scheduler.activity,
         ]
         """What a worker needs among its activities."""
+        self._starting.activities = frozenset(definition_of(one).name for one in self.activities)
 
     async def __aenter__(self) -> Self:
         self._evaluator.start()
@@ -129,6 +132,10 @@ class Runtime:
         """
         return await self._bus.publish(dict(event))
 
+    def begin_routing(self) -> None:
+        """Route from now on, until the client is closed, in a program that does not enter the runtime."""
+        self._bus.start()
+
     async def route(self) -> int:
         """Bring the events that wait to the runs that listen, now. Each runtime that is entered does so by itself.
 
@@ -149,7 +156,7 @@ class Runtime:
         Raises:
             DocumentConflictError: The version is registered with another content.
         """
-        return await self._client.runtime.journal.apply(RegisterDocument(document))
+        return await self.client.runtime.journal.apply(RegisterDocument(document))
 
     async def document(self, name: str, version: str = LATEST) -> Document:
         """Return a registered document.
@@ -164,12 +171,12 @@ class Runtime:
         """
         namespace, name, named = parsed_name(name)
         wanted = version if named == LATEST else named
-        return await self._client.runtime.read(read_document, namespace, name, wanted)
+        return await self.client.runtime.read(read_document, namespace, name, wanted)
 
     async def documents(self) -> AsyncGenerator[RegisteredDocument]:
         """Yield what is registered, by namespace, name and version."""
         after: tuple[str, ...] = ()
-        while page := await self._client.runtime.read(page_of_documents, after):
+        while page := await self.client.runtime.read(page_of_documents, after):
             for one in page:
                 yield one
             after = (page[-1].namespace, page[-1].name, page[-1].version)
@@ -205,57 +212,23 @@ class Runtime:
         """
         if isinstance(document, str):
             document = await self.document(document, version)
-        check_support(document, {definition_of(one).name for one in self.activities})
-        request, start = self.prepared(document, input, options, check=check)
-        handle = await self._client.start(
+        self._starting.check(document)
+        request, start = self._starting.prepared(document, input, options, check=check)
+        handle = await self.client.start(
             type_of(document.definition), request.to_json(), id=id, task_queue=task_queue, options=start
         )
-        return DocumentRun(handle, self._client.runtime)
-
-    def prepared(
-        self, document: Document, input: Any, options: StartOptions | None, *, check: bool = False
-    ) -> tuple[StartRequest, StartOptions]:
-        """Return what a run is started with, and the options of its start.
-
-        Args:
-            document: The document.
-            input: Its raw input.
-            options: The options that were given.
-            check: Whether to check the input.
-
-        Raises:
-            FaultedError: The input does not fit, or the timeout cannot be worked out.
-        """
-        given = options or StartOptions()
-        try:
-            if check:
-                loaded, plan = load(document.definition), document.plan
-                validate(loaded, plan.data.input_schema, input, "input of the workflow", "/")
-            seconds = self._timeout(document, input)
-        except Fault as error:
-            name = f"{document.namespace}/{document.name}"
-            raise FaultedError(name, error.error) from None
-        memo = {**_memo(document), **(given.memo or {})}
-        start = given.replace(memo=memo)
-        timeout_us: int | None = None
-        if seconds is not None:
-            limit = max(seconds, _SHORTEST_S)
-            if given.execution_deadline is None and (
-                given.execution_timeout is None or limit < given.execution_timeout
-            ):
-                start = start.replace(execution_timeout=limit)
-            if seconds < _SHORTEST_S or given.execution_deadline is not None:
-                timeout_us = int(seconds * _US)
-        return StartRequest(document.definition, input, timeout_us=timeout_us), start
+        return DocumentRun(handle, self.client.runtime)
 
     async def schedule(
         self, document: Document | str, version: str = LATEST, *, task_queue: str = "default"
-    ) -> ScheduleHandle:
-        """Start a document whenever its own ``schedule`` says, from now on, with the input ``null``.
+    ) -> DocumentSchedule:
+        """Start a document whenever its own ``schedule`` says, from now on.
 
-        It becomes a schedule of the engine, ``serverless:namespace/name``: one start for each instant, whatever
-        crashes. Starts overlap; of those that nobody was there to fire the newest is caught up. Doing it again, also
-        with another version, updates the schedule.
+        ``every`` and ``cron`` become a schedule of the engine, ``serverless:namespace/name``: one start for each
+        instant, whatever crashes, with the input ``null``. Starts overlap; of those that nobody was there to fire the
+        newest is caught up. ``after`` and ``on`` become a workflow, ``serverless-schedule:namespace/name``: it starts a
+        run at once, and the next one that long after its end; or one for the events that ``on`` asks for, which are its
+        input. Doing it again, also with another version, updates the schedule.
 
         Args:
             document: The document, or the name of a registered one.
@@ -265,25 +238,12 @@ class Runtime:
         Raises:
             DocumentNotFoundError: No such document is registered.
             InvalidOptionError: It has no schedule, or one that never fires; nothing was written.
-            UnsupportedTaskError: Its schedule, or a task of it, cannot run here; nothing was written.
+            UnsupportedTaskError: A task of it cannot run here; nothing was written.
             FaultedError: Its timeout cannot be worked out; nothing was written.
         """
         if isinstance(document, str):
             document = await self.document(document, version)
-        spec = spec_of(document, self._client.runtime.environment.clock.now())
-        check_support(document, {definition_of(one).name for one in self.activities})
-        request, options = self.prepared(document, None, None)
-        return await self._client.schedules.create(
-            schedule_id_of(document.namespace, document.name),
-            type_of(document.definition),
-            request.to_json(),
-            spec=spec,
-            overlap="allow_all",
-            catch_up="latest",
-            task_queue=task_queue,
-            options=options,
-            if_exists="update",
-        )
+        return await self._scheduler.schedule(document, task_queue)
 
     async def unschedule(self, name: str) -> None:
         """Stop starting a document by its schedule. What was started goes on.
@@ -295,7 +255,7 @@ class Runtime:
             ScheduleNotFoundError: It is not scheduled.
         """
         namespace, name, _ = parsed_name(name)
-        await self._client.schedules.handle(schedule_id_of(namespace, name)).delete()
+        await self._scheduler.unschedule(namespace, name)
 
     def run(self, workflow_id: str) -> DocumentRun:
         """Return the handle of a run.
@@ -303,7 +263,7 @@ class Runtime:
         Args:
             workflow_id: Its workflow id.
         """
-        return DocumentRun(self._client.handle(workflow_id), self._client.runtime)
+        return DocumentRun(self.client.handle(workflow_id), self.client.runtime)
 
     def _resolve_activity(self) -> Any:
         """Return the local activity that finds what a subflow runs; history records it, so the run keeps it."""
@@ -316,8 +276,8 @@ class Runtime:
                 return {"type": name, "arguments": [] if given is None else [given]}
             try:
                 found = await self.document(f"{namespace}/{name}", str(wanted.get("version") or LATEST))
-                check_support(found, {definition_of(one).name for one in self.activities})
-                request, options = self.prepared(found, given, None)
+                self._starting.check(found)
+                request, options = self._starting.prepared(found, given, None)
             except (DocumentNotFoundError, UnsupportedTaskError, InvalidOptionError) as error:
                 raise as_application_error(fault("configuration", str(error), "")) from None
             except FaultedError as error:
@@ -330,31 +290,3 @@ class Runtime:
             }
 
         return resolve
-
-    def _timeout(self, document: Document, input: Any) -> float | None:
-        """Return the timeout of the workflow in seconds; an expression sees the raw input."""
-        length = document.plan.timeout
-        if length is None or isinstance(length, Duration):
-            return None if length is None else length.microseconds / _US
-        now = self._client.runtime.environment.clock.now() / _US
-        variables = {
-            "workflow": {"definition": document.definition, "input": input},
-            "runtime": self._described,
-            "input": input,
-        }
-        try:
-            value = self._evaluator.evaluate(length, input, variables, now)
-        except ExpressionFailed as error:
-            raise fault("expression", f"{error.message} at {error.pointer}", "/") from None
-        return duration_seconds(value, "/")
-
-
-def _memo(document: Document) -> dict[str, Any]:
-    told = {
-        "namespace": document.namespace,
-        "name": document.name,
-        "version": document.version,
-        "digest": document.digest,
-    }
-    title = document.definition["document"].get("title")
-    return told if title is None else {**told, "title": title}

@@ -1,4 +1,4 @@
-"""Schedules of documents: the engine's own, made of what a document says."""
+"""Schedules of time: the engine's own, made of what a document says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 from outlast import Cron, Every
 from outlast_serverless.documents.document import Document
 from outlast_serverless.interpreter.request import TYPE_PREFIX
-from outlast_workflow.errors import InvalidOptionError, UnsupportedTaskError
+from outlast_workflow.errors import InvalidOptionError
 
 _US: Final = 1_000_000
 
@@ -17,8 +17,8 @@ def schedule_id_of(namespace: str, name: str) -> str:
     return f"{TYPE_PREFIX}{namespace}/{name}"
 
 
-def spec_of(document: Document, now: int) -> Cron | Every:
-    """Return when a document is started.
+def spec_of(document: Document, now: int) -> Cron | Every | None:
+    """Return when a document is started; ``None`` if it is not by time alone, but ``after`` its end or ``on`` events.
 
     Args:
         document: The document.
@@ -26,21 +26,19 @@ def spec_of(document: Document, now: int) -> Cron | Every:
 
     Raises:
         InvalidOptionError: It has no schedule, or one that never fires.
-        UnsupportedTaskError: Its schedule cannot be kept yet.
     """
     name = f"{document.namespace}/{document.name}:{document.version}"
     schedule = document.plan.schedule
     if schedule is None:
-        raise InvalidOptionError(f"{name} has no `schedule`: give it `every` or `cron`", field="document")
+        raise InvalidOptionError(
+            f"{name} has no `schedule`: give it every, cron, after or on", field="document"
+        )
     if schedule.cron is not None:
         return Cron(schedule.cron, _time_zone(document))
     if schedule.every is not None:
         period = schedule.every.microseconds
         return Every(period / _US, now % period / _US)
-    trigger = "after" if schedule.after is not None else "on"
-    raise UnsupportedTaskError(
-        name, [(f"/schedule/{trigger}", f"`{trigger}` cannot be kept yet: `every` and `cron` can")]
-    )
+    return None
 
 
 def _time_zone(document: Document) -> str:

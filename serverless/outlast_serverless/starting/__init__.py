@@ -1,0 +1,1 @@
+"""Starting documents: what a run is started with, and what cannot run here."""
