@@ -23,6 +23,7 @@ from starlette.types import Scope
 from outlast import errors
 from outlast.text.error_reports import one_line
 from outlast_workflow.errors import RefusedError
+from outlast_workflow.errors.options import DocumentProblem
 from outlast_workflow.errors.refusals import DeleteRefusedError, ResetRefusedError
 
 logger = logging.getLogger("outlast.web")
@@ -153,7 +154,7 @@ def _detail(error: errors.OutlastError) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+    if isinstance(value, DocumentProblem):
         return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]

@@ -259,15 +259,14 @@ def schedule(
     async def work(client: Client) -> None:
         runtime = Runtime(client)
         namespace, plain, _ = parsed_name(name)
-        schedule_id = schedule_id_of(namespace, plain)
         if state == "show":
             await _show_schedule(client, namespace, plain, json=json)
             return
         if state == "on":
             async with runtime:
-                await runtime.schedule(name, task_queue=task_queue)
+                schedule_id = (await runtime.schedule(name, task_queue=task_queue)).id
         else:
-            await runtime.unschedule(name)
+            schedule_id = await runtime.unschedule(name)
         if json:
             document({"schedule_id": schedule_id, "scheduled": state == "on"})
         elif state == "on":

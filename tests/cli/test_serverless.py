@@ -126,6 +126,21 @@ def test_policies_and_secrets_are_options(
     assert bare("serverless", "run", file, "--allow-script", "ruby").code == 2
 
 
+def test_a_document_is_scheduled_on_events(outlast: Command, written: Callable[[str], str]) -> None:
+    text = "schedule: {on: {one: {with: {type: paid}}}}\ndo: [{a: {set: {v: 1}}}]"
+    outlast("serverless", "register", written(text))
+    [on] = outlast("serverless", "schedule", "n/a", "on", "--json").lines
+    assert on == {"schedule_id": "serverless-schedule:n/a", "scheduled": True}
+    assert (
+        "serverless-schedule:n/a: n/a:0.1.0, pending" in outlast("serverless", "schedule", "n/a", "show").out
+    )
+    [shown] = outlast("serverless", "schedule", "n/a", "show", "--json").lines
+    assert (shown["workflow_id"], shown["phase"]) == ("serverless-schedule:n/a", "pending")
+    assert outlast("serverless", "schedule", "n/a", "off").code == 0
+    assert outlast("serverless", "schedule", "n/a", "show").code == 3
+    assert outlast("serverless", "schedule", "n/a", "off").code == 3
+
+
 def test_events_are_published(
     outlast: Command,
     written: Callable[[str], str],

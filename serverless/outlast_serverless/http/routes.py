@@ -107,18 +107,19 @@ def _documents(parts: HttpParts) -> APIRouter:
     @routes.get(
         "/{namespace}/{name}/{version}",
         dependencies=reads,
+        response_model=dict[str, Any],
         responses={**parts.problems(404), 200: {"content": {_YAML: _TEXT}}},
     )
     async def document(
         namespace: str, name: str, version: str, request: Request, runtime: Runtime = runtime
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Return a document as JSON; or as it was written, where the request accepts only YAML.
 
         The version `latest` is the highest.
         """
         found = await runtime.document(_full(namespace, name), version)
         if "yaml" in request.headers.get("accept", ""):
-            return Response(found.source, media_type=_YAML)  # type: ignore[return-value]
+            return Response(found.source, media_type=_YAML)
         return found.definition
 
     @routes.post(

@@ -245,17 +245,20 @@ class Runtime:
             document = await self.document(document, version)
         return await self._scheduler.schedule(document, task_queue)
 
-    async def unschedule(self, name: str) -> None:
+    async def unschedule(self, name: str) -> str:
         """Stop starting a document by its schedule. What was started goes on.
 
         Args:
             name: ``namespace/name``.
 
+        Returns:
+            The id of the schedule, or of the workflow, that is there no longer.
+
         Raises:
             ScheduleNotFoundError: It is not scheduled.
         """
         namespace, name, _ = parsed_name(name)
-        await self._scheduler.unschedule(namespace, name)
+        return await self._scheduler.unschedule(namespace, name)
 
     def run(self, workflow_id: str) -> DocumentRun:
         """Return the handle of a run.

@@ -95,19 +95,25 @@ class Scheduler:
         await self._close_workflow(*name)
         return DocumentSchedule(scheduled.schedule_id, scheduled)
 
-    async def unschedule(self, namespace: str, name: str) -> None:
+    async def unschedule(self, namespace: str, name: str) -> str:
         """Stop starting a document by its schedule.
 
         Args:
             namespace: Its namespace.
             name: Its name.
 
+        Returns:
+            The id of the schedule, or of the workflow, that is there no longer.
+
         Raises:
             ScheduleNotFoundError: It is not scheduled.
         """
         closed = await self._close_workflow(namespace, name)
-        if not await self._close_times(namespace, name) and not closed:
+        if await self._close_times(namespace, name):
+            return schedule_id_of(namespace, name)
+        if not closed:
             raise ScheduleNotFoundError(schedule_id_of(namespace, name))
+        return workflow_id_of(namespace, name)
 
     def handle(self, namespace: str, name: str) -> WorkflowHandle[None]:
         """Return the handle of the workflow of a schedule by events or ends."""
