@@ -5,13 +5,39 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import io
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import orjson
 import uvicorn
 from fastapi import FastAPI, Request, Response
+from ruamel.yaml import YAML
+
+PETSTORE: dict[str, Any] = {
+    "swagger": "2.0",
+    "host": "petstore.swagger.io",
+    "basePath": "/v2",
+    "schemes": ["http", "https"],
+    "paths": {
+        "/pet/findByStatus": {
+            "get": {
+                "operationId": "findPetsByStatus",
+                "parameters": [
+                    {
+                        "name": "status",
+                        "in": "query",
+                        "required": True,
+                        "type": "array",
+                        "collectionFormat": "multi",
+                    }
+                ],
+            }
+        }
+    },
+}
 
 
 def application(seen: list[dict[str, Any]]) -> FastAPI:
@@ -59,10 +85,35 @@ def application(seen: list[dict[str, Any]]) -> FastAPI:
     @app.api_route("/any/{host}/{rest:path}", methods=["GET", "POST", "PUT"])
     async def played(request: Request, host: str, rest: str) -> Any:
         told = await note(request)
+        if rest == "v2/swagger.json":
+            return PETSTORE
         if rest.endswith("/missing") or host == "external-service.example.com":
             return Response(b"", 404 if rest.endswith("/missing") else 503)
         told["authorization"] = told["headers"].get("authorization")
         return {**told, "homeworld": "https://swapi.dev/api/planets/1/"}
+
+    @app.get("/described/{kind}")
+    async def described(request: Request, kind: str) -> Response:
+        await note(request)
+        document = {
+            "openapi": "3.1.0",
+            "servers": [{"url": "/echo"}],
+            "paths": {
+                "/{word}": {
+                    "post": {
+                        "operationId": "say",
+                        "parameters": [{"name": "word", "in": "path", "required": True}],
+                        "requestBody": {"content": {"application/json": {}}},
+                    }
+                }
+            },
+        }
+        if kind == "yaml":
+            text = io.StringIO()
+            YAML().dump(document, text)
+            return Response(text.getvalue(), media_type="application/vnd.oai.openapi")
+        found = kind == "json"
+        return Response(orjson.dumps(document), 200 if found else 404, media_type="application/json")
 
     @app.get("/slow")
     async def slow() -> str:

@@ -77,6 +77,7 @@ class Runtime:
     ) -> None:
         # A process that only checks documents does without a client for HTTP.
         from outlast_serverless.calls.http import http_activity
+        from outlast_serverless.calls.openapi.activity import openapi_activity
 
         self.client = client
         self._evaluator = Evaluator()
@@ -95,6 +96,7 @@ class Runtime:
         """What a worker needs among its workflows."""
         self.activities: list[Any] = [
             http_activity(self._evaluator, secrets, http or HttpPolicy()),
+            openapi_activity(self._evaluator, secrets, http or HttpPolicy()),
             *process_activities(self._evaluator, secrets, processes or ProcessPolicy()),
             *self._bus.activities,
             self._resolve_activity(),

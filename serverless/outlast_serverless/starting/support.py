@@ -54,15 +54,17 @@ def _no_authentication(document: Document, task: Task) -> str:
     """Return why the authentication of a call cannot be used; empty if it can."""
     if not isinstance(task, CallTask):
         return ""
-    endpoint = (task.definition.get("with") or {}).get("endpoint")
-    policy = endpoint.get("authentication") if isinstance(endpoint, dict) else None
-    if policy is None:
-        return ""
-    if isinstance(policy.get("use"), str):
-        policy = document.definition["use"]["authentications"][policy["use"]]
-    if any(scheme in policy for scheme in SCHEMES):
-        return ""
-    return f"this authentication cannot be used yet: {', '.join(SCHEMES)} can"
+    arguments = task.definition.get("with") or {}
+    described = arguments.get("document")
+    for one in (arguments, arguments.get("endpoint"), described and described.get("endpoint")):
+        policy = one.get("authentication") if isinstance(one, dict) else None
+        if not isinstance(policy, dict):
+            continue
+        if isinstance(policy.get("use"), str):
+            policy = document.definition["use"]["authentications"][policy["use"]]
+        if not any(scheme in policy for scheme in SCHEMES):
+            return f"this authentication cannot be used yet: {', '.join(SCHEMES)} can"
+    return ""
 
 
 def _schemas(document: Document) -> Iterator[tuple[str, str]]:

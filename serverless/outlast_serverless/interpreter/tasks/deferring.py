@@ -78,17 +78,22 @@ def _with_uri(arguments: Any, value: Value, data: Any, pointer: str) -> Any:
     written = _written(value)
     if not isinstance(arguments, dict) or not isinstance(written, dict):
         return arguments
-    endpoint: Any = written.get("endpoint")
     try:
-        if is_uri_template(endpoint):
-            return {**arguments, "endpoint": fill_uri(endpoint, data)}
-        if isinstance(endpoint, dict) and is_uri_template(endpoint.get("uri")):
-            return {
-                **arguments,
-                "endpoint": {**arguments["endpoint"], "uri": fill_uri(endpoint["uri"], data)},
-            }
+        found = _filled_endpoint(arguments, written, data)
+        described = written.get("document")
+        if isinstance(described, dict) and isinstance(arguments.get("document"), dict):
+            found = {**found, "document": _filled_endpoint(arguments["document"], described, data)}
     except ValueError as error:
         raise fault("expression", str(error), pointer) from None
+    return found
+
+
+def _filled_endpoint(arguments: dict[str, Any], written: dict[str, Any], data: Any) -> dict[str, Any]:
+    endpoint: Any = written.get("endpoint")
+    if is_uri_template(endpoint):
+        return {**arguments, "endpoint": fill_uri(endpoint, data)}
+    if isinstance(endpoint, dict) and is_uri_template(endpoint.get("uri")):
+        return {**arguments, "endpoint": {**arguments["endpoint"], "uri": fill_uri(endpoint["uri"], data)}}
     return arguments
 
 

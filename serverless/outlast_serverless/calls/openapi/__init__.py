@@ -1,0 +1,1 @@
+"""``call: openapi``: an operation of a described API becomes one HTTP request."""
