@@ -7,9 +7,10 @@ import base64
 import contextlib
 import io
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qsl
 
 import orjson
 import uvicorn
@@ -85,6 +86,11 @@ def application(seen: list[dict[str, Any]]) -> FastAPI:
     @app.api_route("/any/{host}/{rest:path}", methods=["GET", "POST", "PUT"])
     async def played(request: Request, host: str, rest: str) -> Any:
         told = await note(request)
+        if rest.endswith("/.well-known/openid-configuration"):
+            return {"token_endpoint": f"http://{host}/{rest.partition('/.well')[0]}/protocol/token"}
+        if rest.endswith("/token"):
+            client = dict(parse_qsl(told["body"])).get("client_id")
+            return {"access_token": f"token-of-{client}", "expires_in": 300}
         if rest == "v2/swagger.json":
             return PETSTORE
         if rest.endswith("/missing") or host == "external-service.example.com":
@@ -149,10 +155,14 @@ class Server:
 
 
 @asynccontextmanager
-async def serving() -> AsyncGenerator[Server]:
+async def serving(more: Callable[[FastAPI], None] | None = None) -> AsyncGenerator[Server]:
+    """Serve, with more routes if something adds them."""
     seen: list[dict[str, Any]] = []
+    app = application(seen)
+    if more is not None:
+        more(app)
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(application(seen), log_level="error", lifespan="off")
+    config = uvicorn.Config(app, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve([listener]))
     while not server.started:  # noqa: ASYNC110  # it offers no event

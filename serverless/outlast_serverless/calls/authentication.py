@@ -1,16 +1,32 @@
-"""Authentication of calls: basic, bearer and digest."""
+"""Authentication of calls: basic, bearer and digest, and the tokens of OAuth 2.0 and OpenID Connect."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from outlast_serverless.calls.request import CallRequest, Filling
 from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.plan.pointers import child
 
-SCHEMES: Final = ("basic", "bearer", "digest")
+SCHEMES: Final = ("basic", "bearer", "digest", "oauth2", "oidc")
+_TOKENS: Final = ("oauth2", "oidc")
+
+
+class TokenSource(Protocol):
+    """Where access tokens come from."""
+
+    async def token(
+        self, scheme: str, parameters: dict[str, Any], asked: CallRequest, filling: Filling
+    ) -> tuple[str, str]:
+        """Return an access token, and the key to forget it by."""
+        ...
+
+    def forget(self, key: str) -> None:
+        """Forget a token that a server has refused."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +36,12 @@ class Authentication:
     Attributes:
         scheme: ``basic``, ``bearer`` or ``digest``.
         parameters: What the scheme needs, filled in.
+        refused: Is called when a server answers that it does not accept it.
     """
 
     scheme: str
     parameters: dict[str, Any]
+    refused: Callable[[], None] | None = None
 
     @property
     def authorization(self) -> dict[str, str] | None:
@@ -37,7 +55,7 @@ class Authentication:
 
 
 async def authentication(
-    policy: Any, pointer: str, request: CallRequest, filling: Filling
+    policy: Any, pointer: str, request: CallRequest, filling: Filling, tokens: TokenSource
 ) -> Authentication | None:
     """Return how a call authenticates.
 
@@ -46,6 +64,7 @@ async def authentication(
         pointer: Where that stands.
         request: The call.
         filling: Fills in and fetches secrets.
+        tokens: Where access tokens come from.
 
     Raises:
         Fault: There is no such policy, or something that it needs is not there.
@@ -64,6 +83,11 @@ async def authentication(
         parameters = {"token": found} if scheme == "bearer" and isinstance(found, str) else found
     else:
         parameters = await filling.filled(written, place)
+    if scheme in _TOKENS:
+        if not isinstance(parameters, dict):
+            raise fault("configuration", f"{scheme} authentication needs an object", request.pointer)
+        token, key = await tokens.token(scheme, parameters, request, filling)
+        return Authentication("bearer", {"token": token}, lambda: tokens.forget(key))
     needed = ("token",) if scheme == "bearer" else ("username", "password")
     if not isinstance(parameters, dict) or any(parameters.get(name) is None for name in needed):
         raise fault("configuration", f"{scheme} authentication needs {' and '.join(needed)}", request.pointer)

@@ -13,7 +13,7 @@ import httpx2
 import orjson
 
 from outlast import activity
-from outlast_serverless.calls.authentication import Authentication, authentication
+from outlast_serverless.calls.authentication import Authentication, TokenSource, authentication
 from outlast_serverless.calls.heartbeats import beating
 from outlast_serverless.calls.policy import DeniedError, HttpPolicy
 from outlast_serverless.calls.request import CallRequest, Filling
@@ -51,13 +51,16 @@ class HttpCall:
     authentication: Authentication | None
 
 
-def http_activity(evaluator: Evaluator, secrets: SecretSource | None, policy: HttpPolicy) -> Any:
+def http_activity(
+    evaluator: Evaluator, secrets: SecretSource | None, policy: HttpPolicy, tokens: TokenSource
+) -> Any:
     """Return the activity of ``call: http``.
 
     Args:
         evaluator: Evaluates expressions.
         secrets: Where secrets come from.
         policy: What may be called.
+        tokens: Where access tokens come from.
     """
 
     @activity.defn(name="serverless.http")
@@ -65,7 +68,7 @@ def http_activity(evaluator: Evaluator, secrets: SecretSource | None, policy: Ht
         asked = CallRequest.of(request)
         filling = Filling(asked, evaluator, secrets)
         try:
-            call = await _prepared(asked, filling)
+            call = await _prepared(asked, filling, tokens)
             return await in_time(asked, policy, filling, call)
         except Fault as error:
             raise as_application_error(Fault(filling.masking.json(error.error))) from None
@@ -93,7 +96,7 @@ async def in_time(asked: CallRequest, policy: HttpPolicy, filling: Filling, call
         raise fault("communication", filling.masking.text(detail), asked.pointer, status=504) from None
 
 
-async def _prepared(asked: CallRequest, filling: Filling) -> HttpCall:
+async def _prepared(asked: CallRequest, filling: Filling, tokens: TokenSource) -> HttpCall:
     written = (asked.deferred or {}).get("value")
     place = (asked.deferred or {}).get("pointer", "")
     given = asked.value if asked.deferred is None else written
@@ -101,7 +104,7 @@ async def _prepared(asked: CallRequest, filling: Filling) -> HttpCall:
         raise fault("configuration", "the arguments of the call are no object", asked.pointer)
     endpoint = given.get("endpoint")
     policy = endpoint.get("authentication") if isinstance(endpoint, dict) else None
-    known = await authentication(policy, f"{place}/endpoint/authentication", asked, filling)
+    known = await authentication(policy, f"{place}/endpoint/authentication", asked, filling, tokens)
     if asked.deferred is not None:
         # The policy is not part of what is filled in: it was, above.
         uri: Any = endpoint["uri"] if isinstance(endpoint, dict) else endpoint
@@ -272,6 +275,8 @@ def _output(
     asked: CallRequest, filling: Filling, call: HttpCall, headers: Mapping[str, str], answer: httpx2.Response
 ) -> Any:
     status = answer.status_code
+    if status == 401 and call.authentication is not None and call.authentication.refused is not None:
+        call.authentication.refused()
     if not (200 <= status < 300 or (call.redirect and 300 <= status < 400)):
         shown = filling.masking.text(_shown(call.url))
         told = filling.masking.text(answer.text[:500]) if answer.content else ""

@@ -78,6 +78,10 @@ class Runtime:
         # A process that only checks documents does without a client for HTTP.
         from outlast_serverless.calls.http import http_activity
         from outlast_serverless.calls.openapi.activity import openapi_activity
+        from outlast_serverless.calls.tokens import Tokens
+
+        policy = http or HttpPolicy()
+        tokens = Tokens(policy)
 
         self.client = client
         self._evaluator = Evaluator()
@@ -95,8 +99,8 @@ class Runtime:
         ]
         """What a worker needs among its workflows."""
         self.activities: list[Any] = [
-            http_activity(self._evaluator, secrets, http or HttpPolicy()),
-            openapi_activity(self._evaluator, secrets, http or HttpPolicy()),
+            http_activity(self._evaluator, secrets, policy, tokens),
+            openapi_activity(self._evaluator, secrets, policy, tokens),
             *process_activities(self._evaluator, secrets, processes or ProcessPolicy()),
             *self._bus.activities,
             self._resolve_activity(),

@@ -13,10 +13,20 @@ from tests.serverless.server import serving
 
 from outlast import Client, Worker
 from outlast.errors import FaultedError, UnsupportedTaskError
-from outlast_serverless import Document, HttpPolicy, ProcessPolicy, Runtime
+from outlast_serverless import Document, HttpPolicy, ProcessPolicy, Runtime, Secrets
 
 OUTCOMES: dict[str, dict[str, Any]] = YAML(typ="safe").load(HERE / "outcomes.yaml")
 EXAMPLES = {file.stem: file for file in sorted((HERE / "examples").glob("*.yaml"))}
+KEYCLOAK = "http://keycloak"
+SECRETS = Secrets.mapping(
+    {
+        "mySecret": {
+            "authority": f"{KEYCLOAK}/realms/fake-authority",
+            "grant": "client_credentials",
+            "client": {"id": "workflow-runtime-id", "secret": "workflow-runtime-secret"},
+        }
+    }
+)
 REGISTERED = """
 document: {dsl: '1.0.3', namespace: test, name: register-customer, version: '0.1.0'}
 do: [{s: {set: {registered: '${ .customer }'}}}]
@@ -44,16 +54,19 @@ async def test_those_that_run_give_their_outcomes(database_url: str) -> None:
     async with serving() as server, Client.connect(database_url) as client:
         texts = "".join(file.read_text() for file in EXAMPLES.values())
         hosts = {*re.findall(r"https://([a-z0-9.-]+)", texts), "swapi.dev"}
-        policy = HttpPolicy(rewrite={f"https://{host}": f"{server.url}/any/{host}" for host in hosts})
+        policy = HttpPolicy(
+            rewrite={f"https://{host}": f"{server.url}/any/{host}" for host in hosts}
+            | {KEYCLOAK: f"{server.url}/any/keycloak"}
+        )
         async with (
-            Runtime(client, http=policy, processes=ProcessPolicy(shell=True)) as runtime,
+            Runtime(client, secrets=SECRETS, http=policy, processes=ProcessPolicy(shell=True)) as runtime,
             Worker(client, workflows=runtime.workflows, activities=runtime.activities),
         ):
             await runtime.register(Document.parse(REGISTERED))
             names = [name for name in with_("out", "error") if "waits" not in OUTCOMES[name]]
             # What listens to everything must not hear what others emit.
             names.sort(key=lambda name: "events" in OUTCOMES[name])
-            assert len(names) == 42
+            assert len(names) == 46
             found = [
                 one
                 for listens in (False, True)

@@ -212,7 +212,7 @@ CALL = """- c:
 
 async def test_an_operation_is_called(run: Run, server: Server) -> None:
     twice = CALL + CALL.replace("- c:", "- d:").replace("${ .word }", "${ $workflow.input.word }").replace(
-        "${ .n }", "5"
+        "${ .n }", "${ 5 }"
     ).replace("{which}", "json")
     said = await run(twice, {"word": "a b", "n": 3, "which": "json"})
     assert (said["method"], said["path"], said["body"]) == ("POST", "/echo/a b", '{"n":5}')

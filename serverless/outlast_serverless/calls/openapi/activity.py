@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from outlast import activity
-from outlast_serverless.calls.authentication import authentication
+from outlast_serverless.calls.authentication import TokenSource, authentication
 from outlast_serverless.calls.http import in_time, made
 from outlast_serverless.calls.openapi.description import Description, DescriptionError
 from outlast_serverless.calls.openapi.requests import arguments_of
@@ -26,13 +26,16 @@ _MOST_BYTES: Final = 16 << 20
 """A description may be so long, even where answers may not."""
 
 
-def openapi_activity(evaluator: Evaluator, secrets: SecretSource | None, policy: HttpPolicy) -> Any:
+def openapi_activity(
+    evaluator: Evaluator, secrets: SecretSource | None, policy: HttpPolicy, tokens: TokenSource
+) -> Any:
     """Return the activity of ``call: openapi``.
 
     Args:
         evaluator: Evaluates expressions.
         secrets: Where secrets come from.
         policy: What may be called.
+        tokens: Where access tokens come from.
     """
     kept: OrderedDict[str, tuple[float, Description]] = OrderedDict()
 
@@ -41,7 +44,7 @@ def openapi_activity(evaluator: Evaluator, secrets: SecretSource | None, policy:
         asked = CallRequest.of(request)
         filling = Filling(asked, evaluator, secrets)
         try:
-            return await _Call(asked, filling, policy, kept).answer()
+            return await _Call(asked, filling, policy, kept, tokens).answer()
         except DescriptionError as error:
             told = filling.masking.text(str(error))
             raise as_application_error(fault("configuration", told, asked.pointer)) from None
@@ -60,11 +63,13 @@ class _Call:
         filling: Filling,
         policy: HttpPolicy,
         kept: OrderedDict[str, tuple[float, Description]],
+        tokens: TokenSource,
     ) -> None:
         self._asked = asked
         self._filling = filling
         self._policy = policy
         self._kept = kept
+        self._tokens = tokens
         self._place = str((asked.deferred or {}).get("pointer", ""))
 
     async def answer(self) -> Any:
@@ -79,7 +84,7 @@ class _Call:
         if not isinstance(written, dict) or not isinstance(written.get("document"), dict):
             raise fault("configuration", "the arguments of the call have no document", asked.pointer)
         known = await authentication(
-            written.get("authentication"), f"{self._place}/authentication", asked, self._filling
+            written.get("authentication"), f"{self._place}/authentication", asked, self._filling, self._tokens
         )
         description = await self._description(written["document"].get("endpoint"))
         rest = {name: value for name, value in written.items() if name not in ("document", "authentication")}
@@ -109,7 +114,9 @@ class _Call:
                     raise fault("expression", str(error), asked.pointer) from None
             else:
                 uri = await self._filling.filled(uri, f"{place}/uri" if isinstance(endpoint, dict) else place)
-        known = await authentication(authenticates, f"{place}/authentication", asked, self._filling)
+        known = await authentication(
+            authenticates, f"{place}/authentication", asked, self._filling, self._tokens
+        )
         found = self._kept.get(str(uri)) if known is None else None
         if found is not None and asyncio.get_running_loop().time() - found[0] < _KEPT_S:
             return found[1]
