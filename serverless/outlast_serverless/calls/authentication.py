@@ -76,7 +76,9 @@ async def authentication(
         policy, pointer = request.authentications.get(name), child("/use/authentications", name)
     scheme = next((one for one in SCHEMES if isinstance(policy, dict) and one in policy), None)
     if scheme is None:
-        raise fault("configuration", "this authentication cannot be used here yet", request.pointer)
+        raise fault(
+            "configuration", f"this is no authentication: there are {', '.join(SCHEMES)}", request.pointer
+        )
     written, place = policy[scheme], f"{pointer}/{scheme}"
     if isinstance(written, dict) and isinstance(written.get("use"), str):
         found = await filling.secret(written["use"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from outlast_serverless.calls.authentication import SCHEMES
 from outlast_serverless.documents.document import Document
 from outlast_serverless.plan.model import CallTask, DataFlow, RunTask, Task
 from outlast_serverless.plan.walking import data_flows, tasks_of
@@ -29,7 +28,7 @@ def check_support(document: Document, activities: Collection[str]) -> None:
 
 def _tasks(document: Document, activities: Collection[str]) -> Iterator[tuple[str, str]]:
     for task in tasks_of(document.plan):
-        why = _why(task, activities) or _no_authentication(document, task)
+        why = _why(task, activities)
         if why:
             yield task.pointer, why
 
@@ -47,23 +46,6 @@ def _why(task: Task, activities: Collection[str]) -> str:
         return (
             "" if f"serverless.{task.process}" in activities else f"`run: {task.process}` cannot run here yet"
         )
-    return ""
-
-
-def _no_authentication(document: Document, task: Task) -> str:
-    """Return why the authentication of a call cannot be used; empty if it can."""
-    if not isinstance(task, CallTask):
-        return ""
-    arguments = task.definition.get("with") or {}
-    described = arguments.get("document")
-    for one in (arguments, arguments.get("endpoint"), described and described.get("endpoint")):
-        policy = one.get("authentication") if isinstance(one, dict) else None
-        if not isinstance(policy, dict):
-            continue
-        if isinstance(policy.get("use"), str):
-            policy = document.definition["use"]["authentications"][policy["use"]]
-        if not any(scheme in policy for scheme in SCHEMES):
-            return f"this authentication cannot be used yet: {', '.join(SCHEMES)} can"
     return ""
 
 

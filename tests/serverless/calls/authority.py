@@ -67,7 +67,7 @@ class Authority:
                     name: one[0] if len(one) == 1 else one for name, one in parse_qs(body.decode()).items()
                 }
             self.asked.append(said)
-            right = GRANTS.get(said.get("grant_type", ""))
+            right = GRANTS.get(str(said.get("grant_type")))
             if not self._knows(request, said):
                 return _answer({"error": "invalid_client"}, 401)
             if right is None or any(said.get(name) != value for name, value in right.items()):

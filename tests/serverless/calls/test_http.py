@@ -15,7 +15,7 @@ from tests.serverless.cases import whole
 from tests.serverless.server import Server, serving
 
 from outlast import Client, Worker
-from outlast.errors import FaultedError, FaultedTimeoutError, UnsupportedTaskError
+from outlast.errors import FaultedError, FaultedTimeoutError
 from outlast_serverless import Document, HttpPolicy, Runtime, Secrets
 from outlast_serverless.calls.policy import DeniedError
 from outlast_serverless.interpreter.faults import BASE
@@ -204,15 +204,6 @@ async def test_a_secret_that_may_not_be_used(run: Run) -> None:
     error = await fault(run, text)
     assert (error["type"], error["status"]) == (f"{BASE}authorization", 403)
     assert "the secret other cannot be used: it is not there" in error["detail"]
-
-
-async def test_an_authentication_that_cannot_be_used_is_told_first(run: Run) -> None:
-    text = (
-        "- c: {call: http, with: {method: get, endpoint: {uri: SERVER/x, "
-        "authentication: {oauth2: {authority: 'https://x', grant: client_credentials, client: {id: a, secret: b}}}}}}"
-    )
-    with pytest.raises(UnsupportedTaskError, match="this authentication cannot be used yet"):
-        await run(text)
 
 
 _PARTS = (Path(__file__).parent / "addresses.txt").read_text().split("#")
