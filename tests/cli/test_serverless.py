@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -139,6 +140,44 @@ def test_a_document_is_scheduled_on_events(outlast: Command, written: Callable[[
     assert outlast("serverless", "schedule", "n/a", "off").code == 0
     assert outlast("serverless", "schedule", "n/a", "show").code == 3
     assert outlast("serverless", "schedule", "n/a", "off").code == 3
+
+
+def test_each_event_starts_one_run_whatever_dies(
+    outlast: Command,
+    written: Callable[[str], str],
+    start_process: Callable[..., Running],
+    url: str,
+    tmp_path: Path,
+) -> None:
+    text = "schedule: {on: {one: {with: {type: paid}}}, read: data}\ndo: [{a: {set: {v: '${ .[0] }'}}}]"
+    outlast("serverless", "register", written(text))
+    outlast("serverless", "schedule", "n/a", "on")
+    id = "serverless-schedule:n/a"
+    events = tmp_path / "events.json"
+    for life in range(3):
+        worker = start_process("serverless", "worker", "--json", "--url", url)
+        assert worker.line()["event"] == "started"
+        while "listen" not in outlast("serverless", "describe", id).out:
+            pass
+        numbers = range(6 * life, 6 * life + 6)
+        events.write_bytes(
+            orjson.dumps([{"id": str(n), "source": "/s", "type": "paid", "data": n} for n in numbers])
+        )
+        assert outlast("serverless", "publish", str(events)).code == 0
+        if life < 2:
+            # It dies in the midst of starting runs.
+            worker.stop(signal.SIGKILL)
+
+    def completed() -> list[dict[str, Any]]:
+        listed = outlast(
+            "list", "--type", "serverless:n/a", "--status", "completed", "--limit", "100", "--json"
+        )
+        return listed.lines
+
+    while len(completed()) < 18:
+        pass
+    found = [orjson.loads(outlast("result", one["workflow_id"]).out)["v"] for one in completed()]
+    assert sorted(found) == list(range(18))
 
 
 def test_events_are_published(

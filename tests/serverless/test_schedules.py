@@ -10,6 +10,7 @@ from tests.serverless.events.cases import subscriptions
 
 from outlast.errors import InvalidOptionError, ScheduleNotFoundError
 from outlast.testing import TestEnvironment
+from outlast_activities.definitions import definition_of
 from outlast_serverless import Document, Runtime
 from outlast_workflow.options.limits import StructuralLimits
 
@@ -175,6 +176,20 @@ async def test_on_starts_a_run_for_each_turn(
         assert ["".join(one) for one in await inputs(env, runtime)] == expected
         described = await env.client.handle(handle.id).describe()
         assert described.run.run_id != described.run.first_run_id
+
+
+async def test_a_start_that_is_reported_lost_is_no_second_run(sqlite_url: str) -> None:
+    async with (
+        TestEnvironment(url=sqlite_url) as env,
+        Runtime(env.client) as runtime,
+        env.new_worker(workflows=runtime.workflows, activities=runtime.activities),
+    ):
+        [start] = [one for one in runtime.activities if definition_of(one).name == "serverless.start"]
+        definition = on("one: {with: {type: a}}").definition
+        for _ in range(2):
+            await start({"definition": definition, "input": [1], "id": "one", "task_queue": "default"})
+            assert await runtime.run("one").result() == {"got": [1]}
+        assert len(await starts(env)) == 1
 
 
 async def test_another_version_misses_no_event(sqlite_url: str) -> None:

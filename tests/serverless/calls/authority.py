@@ -40,14 +40,16 @@ class Authority:
         asked: What each request for a token said.
         method: How clients must authenticate.
         lifetime: How many seconds a token is good; ``None`` if that is not said.
-        revoked: The tokens that are no longer good.
+        once: Whether a token is good for one call only.
+        used: The tokens that calls have shown.
     """
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.method = "client_secret_post"
         self.lifetime: int | None = 300
-        self.revoked: set[str] = set()
+        self.once = False
+        self.used: set[str] = set()
 
     def mount(self, app: FastAPI) -> None:
         """Add the routes of the authority, and one that needs a token of it."""
@@ -80,7 +82,8 @@ class Authority:
         @app.get("/guarded")
         async def guarded(request: Request) -> Response:
             shown = request.headers.get("authorization", "")
-            good = shown.startswith("Bearer e30.") and shown[7:] not in self.revoked
+            good = shown.startswith("Bearer e30.") and not (self.once and shown[7:] in self.used)
+            self.used.add(shown[7:])
             return _answer({"token": shown[7:]} if good else {"error": "invalid_token"}, 200 if good else 401)
 
     def _knows(self, request: Request, said: dict[str, Any]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -87,20 +86,11 @@ async def test_a_token_is_kept_until_it_expires(run: Run, authority: Authority) 
 
 
 async def test_a_token_that_is_refused_is_asked_for_again(run: Run, authority: Authority) -> None:
-    text = calls("oauth2", policy(), times=2).replace(
-        '{"c1":', '{"w": {"wait": {"milliseconds": 300}}}, {"c1": {"try": [{"t":'
-    )
-    text = text[:-2] + '}], "catch": {"retry": {"limit": {"attempt": {"count": 1}}}}}}]'
-
-    async def revoke() -> None:
-        while not authority.asked:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
-        authority.revoked.add(token(1))
-
-    revoking = asyncio.create_task(revoke())
+    authority.once = True
+    call = calls("oauth2", policy()).partition("do: ")[2]
+    retry = "{retry: {limit: {attempt: {count: 1}}}}"
+    text = f"{HEAD}do: [{{a: {{do: {call}}}}}, {{b: {{try: {call}, catch: {retry}}}}}]"
     assert (await run(text))["token"] == token(2)
-    await revoking
     assert len(authority.asked) == 2
 
 
