@@ -70,7 +70,7 @@ SLEEPS = "do: [{w: {wait: PT10S}}]"
 
 
 async def starts(env: TestEnvironment) -> list[float]:
-    """Return when runs were started, in seconds since the first one's schedule."""
+    """Return when runs were started, the earliest first, in seconds since the epoch."""
     found = [one.created_at.timestamp() async for one in env.client.list(workflow_type="serverless:n/a")]
     return sorted(found)
 
@@ -157,7 +157,7 @@ async def inputs(env: TestEnvironment, runtime: Runtime) -> list[list[str]]:
         ("any: [{with: {type: a}}], until: {one: {with: {type: b}}}", "b1 a2 a3 b4 b5 a6 b7", ["23", "6"]),
     ],
 )
-async def test_on_starts_a_run_for_each_turn(
+async def test_on_starts_a_run_for_each_group(
     database_url: str, strategy: str, events: str, expected: list[str]
 ) -> None:
     # So few that the schedule continues as new in between, more than once.
@@ -226,6 +226,43 @@ async def test_another_version_misses_no_event(sqlite_url: str) -> None:
         assert await subscriptions(env.client) == 0
 
 
+async def test_a_schedule_looks_back_once(database_url: str) -> None:
+    def looking_back(version: str) -> Document:
+        text = "schedule: {on: {one: {with: {type: a}}}}\ndo: [{s: {set: {got: '${ . }'}}}]"
+        metadata = f"version: '{version}', metadata: {{outlast: {{lookback: PT1H}}}}"
+        return Document.parse(whole(text).replace("version: '0.1.0'", metadata))
+
+    async with (
+        TestEnvironment(url=database_url) as env,
+        Runtime(env.client) as runtime,
+        env.new_worker(workflows=runtime.workflows, activities=runtime.activities),
+    ):
+        await runtime.publish({"id": "1", "source": "/s", "type": "a"})
+        await asyncio.sleep(2)
+        for version in ("0.1.0", "0.2.0", "0.3.0"):
+            await runtime.schedule(looking_back(version))
+            await asyncio.sleep(2)
+        assert await inputs(env, runtime) == [["1"]]
+
+
+async def test_another_version_moves_to_another_task_queue(sqlite_url: str) -> None:
+    async with (
+        TestEnvironment(url=sqlite_url) as env,
+        Runtime(env.client) as runtime,
+        env.new_worker(workflows=runtime.workflows, activities=runtime.activities),
+        env.new_worker(workflows=runtime.workflows, activities=runtime.activities, task_queue="other"),
+    ):
+        document = on("one: {with: {type: a}}")
+        await runtime.schedule(document)
+        await asyncio.sleep(2)
+        await runtime.schedule(document, task_queue="other")
+        await asyncio.sleep(2)
+        await runtime.publish({"id": "1", "source": "/s", "type": "a"})
+        await asyncio.sleep(2)
+        [run] = [one async for one in env.client.list(workflow_type="serverless:n/a")]
+        assert run.task_queue == "other"
+
+
 async def test_events_are_read_as_the_schedule_says(sqlite_url: str) -> None:
     async with (
         TestEnvironment(url=sqlite_url) as env,
@@ -242,7 +279,7 @@ async def test_events_are_read_as_the_schedule_says(sqlite_url: str) -> None:
         assert await runtime.run(run.workflow_id).result() == {"got": [7]}
 
 
-async def test_the_oldest_turn_is_dropped_where_too_much_waits(
+async def test_the_oldest_group_is_dropped_where_too_much_waits(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
@@ -260,4 +297,4 @@ async def test_the_oldest_turn_is_dropped_where_too_much_waits(
             await runtime.publish({"id": f"b{number}", "source": "/s", "type": "b", "data": {"o": number}})
         await asyncio.sleep(2)
         assert await inputs(env, runtime) == [["a2", "b2"], ["a3", "b3"], ["a4", "b4"]]
-        assert "wait for others in vain" in caplog.text
+        assert "that waited for others are dropped" in caplog.text

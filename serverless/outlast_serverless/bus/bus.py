@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from outlast import Client, activity
-from outlast_serverless.bus.changes import CloseSubscriptions, OpenSubscriptions, PublishEvent
+from outlast_serverless.bus.changes import CloseSubscriptions, OpenSubscriptions, PublishEvents
 from outlast_serverless.bus.reads import past_events
 from outlast_serverless.bus.router import Router
 from outlast_serverless.bus.stored import EventStore
@@ -61,8 +61,24 @@ class Bus:
             InvalidOptionError: It is no CloudEvent.
             StructuralLimitError: It is too large.
         """
-        whole = checked_event(event)
-        new = await self._client.runtime.journal.apply(PublishEvent(whole, self._store.encoded(whole)))
+        return await self.publish_all([event]) == 1
+
+    async def publish_all(self, events: Sequence[dict[str, Any]]) -> int:
+        """Publish events in one commit: all of them or none. When this returns, they are kept and will be routed.
+
+        Args:
+            events: The events.
+
+        Returns:
+            How many are new.
+
+        Raises:
+            InvalidOptionError: One is no CloudEvent.
+            StructuralLimitError: One is too large.
+        """
+        checked = [checked_event(one) for one in events]
+        change = PublishEvents([(one, self._store.encoded(one)) for one in checked])
+        new = await self._client.runtime.journal.apply(change) if checked else 0
         if new:
             self.router.ring()
         return new

@@ -1,4 +1,4 @@
-"""Changes of the journal: publish an event, open and close subscriptions, note what was routed."""
+"""Changes of the journal: publish events, open and close subscriptions, note what was routed."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from outlast_store.journal.batch import BaseChange, Batch
 _OF_EXECUTION: Final = "FROM serverless_subscriptions WHERE first_run_id = ? AND execution_id = ?"
 
 
-class PublishEvent(BaseChange):
-    """Keep an event, so that the router finds it; nothing happens if it is kept already.
+class PublishEvents(BaseChange):
+    """Keep events, so that the router finds them; what is kept already stays as it is.
 
     Args:
-        event: The event; its document was checked.
-        document: The whole of it, as stored.
+        events: The events, which were checked, each with the whole of it as stored.
     """
 
-    def __init__(self, event: dict[str, Any], document: str) -> None:
-        self.event = event
-        self.document = document
-        self.weight = 512 + len(document)
+    def __init__(self, events: Sequence[tuple[dict[str, Any], str]]) -> None:
+        self.events = events
+        self.weight = sum(512 + len(document) for _, document in events)
 
-    def apply(self, batch: Batch) -> bool:
-        """Return whether it is new: no other with its ``source`` and ``id`` is kept."""
+    def apply(self, batch: Batch) -> int:
+        """Return how many are new: no other with their ``source`` and ``id`` is kept."""
         text = (
             "INSERT INTO serverless_events (source, id, event_type, document, received_at) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT DO NOTHING"
         )
-        one = self.event
-        values = (one["source"], one["id"], one["type"], self.document, batch.now)
-        return batch.execute(text, values) == 1
+        return sum(
+            batch.execute(text, (one["source"], one["id"], one["type"], document, batch.now))
+            for one, document in self.events
+        )
 
 
 class OpenSubscriptions(BaseChange):

@@ -17,13 +17,14 @@ from outlast_serverless.calls.authentication import Authentication, TokenSource,
 from outlast_serverless.calls.heartbeats import beating
 from outlast_serverless.calls.policy import DeniedError, HttpPolicy
 from outlast_serverless.calls.request import CallRequest, Filling
-from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
+from outlast_serverless.interpreter.data_flow import filled_uri
+from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.jq import Evaluator
-from outlast_serverless.plan.templates import fill_uri, is_uri_template
+from outlast_serverless.plan.templates import is_uri_template
 from outlast_serverless.secrets import SecretSource
 
 _MOST_REDIRECTS: Final = 20
-_FORM: Final = "application/x-www-form-urlencoded"
+FORM: Final = "application/x-www-form-urlencoded"
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _SENSITIVE: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 
@@ -67,11 +68,9 @@ def http_activity(
     async def http(request: dict[str, Any]) -> Any:
         asked = CallRequest.of(request)
         filling = Filling(asked, evaluator, secrets)
-        try:
+        with filling.telling():
             call = await _prepared(asked, filling, tokens)
             return await in_time(asked, policy, filling, call)
-        except Fault as error:
-            raise as_application_error(Fault(filling.masking.json(error.error))) from None
 
     return http
 
@@ -114,13 +113,8 @@ async def _prepared(asked: CallRequest, filling: Filling, tokens: TokenSource) -
         )
         arguments = await filling.filled(written, place, **variables)
         if is_uri_template(uri):
-            try:
-                arguments = {
-                    **arguments,
-                    "endpoint": fill_uri(uri, asked.deferred.get("data")),
-                }
-            except ValueError as error:
-                raise fault("expression", str(error), asked.pointer) from None
+            filled = filled_uri(uri, asked.deferred.get("data"), asked.pointer)
+            arguments = {**arguments, "endpoint": filled}
     else:
         arguments = asked.value
     return made(arguments, known, asked)
@@ -139,7 +133,7 @@ def made(arguments: dict[str, Any], known: Authentication | None, asked: CallReq
     """
     endpoint = arguments.get("endpoint")
     url = endpoint.get("uri") if isinstance(endpoint, dict) else endpoint
-    headers = {str(name).lower(): _scalar(value) for name, value in (arguments.get("headers") or {}).items()}
+    headers = {str(name).lower(): scalar(value) for name, value in (arguments.get("headers") or {}).items()}
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise fault(
             "configuration", f"the endpoint must be an http or https URL, not {url!r:.100}", asked.pointer
@@ -149,7 +143,7 @@ def made(arguments: dict[str, Any], known: Authentication | None, asked: CallReq
         if not isinstance(query, dict):
             raise fault("configuration", "the query must be an object", asked.pointer)
         pairs = [
-            (name, _scalar(one))
+            (name, scalar(one))
             for name, value in query.items()
             if value is not None
             for one in (value if isinstance(value, list) else [value])
@@ -176,15 +170,16 @@ def _content(body: Any, headers: dict[str, str]) -> bytes | None:
     if body is None:
         return None
     kind = headers.get("content-type", "")
-    if kind.startswith(_FORM) and isinstance(body, dict):
-        return urlencode({name: _scalar(value) for name, value in body.items()}).encode()
+    if kind.startswith(FORM) and isinstance(body, dict):
+        return urlencode({name: scalar(value) for name, value in body.items()}).encode()
     if isinstance(body, str) and kind and "json" not in kind:
         return body.encode()
     headers.setdefault("content-type", "application/json")
     return orjson.dumps(body)
 
 
-def _scalar(value: Any) -> str:
+def scalar(value: Any) -> str:
+    """Return a value as it stands in a header, a query or a form."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from outlast_serverless.interpreter.faults import fault
+from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
 from outlast_serverless.jq import Evaluator, ExpressionFailed
 from outlast_serverless.plan.data import template
 from outlast_serverless.plan.model import Constant, Expression, Value
@@ -77,6 +78,14 @@ class Filling:
         self._source = source
         self._secrets: dict[str, Any] = {}
         self.masking = Masking()
+
+    @contextmanager
+    def telling(self) -> Generator[None]:
+        """Let an error of the DSL leave the activity, without the values of secrets."""
+        try:
+            yield
+        except Fault as error:
+            raise as_application_error(Fault(self.masking.json(error.error))) from None
 
     async def arguments(self, **variables: Any) -> Any:
         """Return the arguments.

@@ -11,17 +11,16 @@ from urllib.parse import quote_plus, urlencode
 
 import orjson
 
-from outlast_serverless.calls.http import in_time, made
+from outlast_serverless.calls.http import FORM, in_time, made
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.calls.request import CallRequest, Filling
+from outlast_serverless.interpreter.data_flow import filled_uri
 from outlast_serverless.interpreter.faults import Fault, fault
-from outlast_serverless.plan.templates import fill_uri, is_uri_template
 
 _MOST_KEPT: Final = 256
 _EARLY_S: Final = 30.0
 _UNSAID_S: Final = 60.0
 """How long a token is kept whose server does not say how long it is good."""
-_FORM: Final = "application/x-www-form-urlencoded"
 _ASSERTED: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _WELL_KNOWN: Final = "/.well-known/openid-configuration"
@@ -95,9 +94,9 @@ class Tokens:
         endpoint = await self._endpoint(scheme, parameters, asked, filling)
         pairs = _grant(parameters, asked)
         headers, pairs = _authenticated(parameters.get("client") or {}, endpoint, pairs, asked)
-        encoding = (parameters.get("request") or {}).get("encoding", _FORM)
+        encoding = (parameters.get("request") or {}).get("encoding", FORM)
         body: Any = urlencode(pairs)
-        if encoding != _FORM:
+        if encoding != FORM:
             body = {name: value for name, value in pairs if name != "audience"}
             audiences = [value for name, value in pairs if name == "audience"]
             if audiences:
@@ -134,12 +133,8 @@ class Tokens:
         authority = parameters.get("authority")
         if not isinstance(authority, str) or not authority:
             raise fault("configuration", f"{scheme} authentication needs an authority", asked.pointer)
-        if is_uri_template(authority):
-            try:
-                authority = fill_uri(authority, (asked.deferred or {}).get("data"))
-            except ValueError as error:
-                raise fault("expression", str(error), asked.pointer) from None
-        authority = authority.rstrip("/")
+        data = (asked.deferred or {}).get("data")
+        authority = str(filled_uri(authority, data, asked.pointer)).rstrip("/")
         if scheme == "oauth2":
             path = str((parameters.get("endpoints") or {}).get("token") or "/oauth2/token")
             return f"{authority}/{path.lstrip('/')}"
@@ -242,7 +237,7 @@ def _authenticated(
 
 
 def _issuer(token: str) -> Any:
-    """Return the issuer that a token names, if it is a JWT. Its server was asked over TLS, so nothing is verified."""
+    """Return the issuer that a token names, if it is a JWT. Its own server gave it, so nothing is verified."""
     try:
         payload = token.split(".")[1]
         claims = orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -222,8 +222,7 @@ def _events(parts: HttpParts) -> APIRouter:
                 await run.publish(event)
             return AcceptedEvents(accepted=len(events), new=None)
         runtime.begin_routing()
-        new = sum([await runtime.publish(event) for event in events])
-        return AcceptedEvents(accepted=len(events), new=new)
+        return AcceptedEvents(accepted=len(events), new=await runtime.publish_all(events))
 
     return routes
 

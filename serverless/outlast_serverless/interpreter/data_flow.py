@@ -8,6 +8,7 @@ from outlast_serverless.interpreter.faults import Fault, fault
 from outlast_serverless.interpreter.request import Loaded
 from outlast_serverless.plan.durations import CalendarUnitError, microseconds
 from outlast_serverless.plan.model import Schema
+from outlast_serverless.plan.templates import fill_uri, is_uri_template
 
 _US: float = 1_000_000
 
@@ -36,6 +37,23 @@ def validate(loaded: Loaded, schema: Schema | None, value: Any, what: str, point
         place = "".join(f"/{part}" for part in problem.instance_path)
         where = f" at {place}" if place else ""
         raise fault("validation", f"the {what} does not fit its schema{where}: {problem.message}", pointer)
+
+
+def filled_uri(text: Any, data: Any, pointer: str) -> Any:
+    """Return a URI template of the document, filled in; anything else as it is.
+
+    Args:
+        text: What may be one.
+        data: The data whose top-level keys it names.
+        pointer: The task that it belongs to.
+
+    Raises:
+        Fault: A value is an object or an array.
+    """
+    try:
+        return fill_uri(text, data) if is_uri_template(text) else text
+    except ValueError as error:
+        raise fault("expression", str(error), pointer) from None
 
 
 def duration_seconds(value: Any, pointer: str) -> float:

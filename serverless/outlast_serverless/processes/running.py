@@ -15,7 +15,7 @@ import orjson
 from outlast import activity
 from outlast_serverless.calls.heartbeats import beating
 from outlast_serverless.calls.request import CallRequest, Filling
-from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
+from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.jq import Evaluator
 from outlast_serverless.processes import supervisor
 from outlast_serverless.processes.policy import ProcessPolicy
@@ -40,7 +40,7 @@ def process_activities(
     async def run(request: dict[str, Any], kind: str) -> Any:
         asked = CallRequest.of(request)
         filling = Filling(asked, evaluator, secrets)
-        try:
+        with filling.telling():
             arguments = await filling.arguments()
             described = _described(kind, arguments, asked, policy)
             if not asked.awaits:
@@ -48,8 +48,6 @@ def process_activities(
                 described["detached"] = True
             async with beating(asked.timeout):
                 return _output(await _ended(described), asked)
-        except Fault as error:
-            raise as_application_error(Fault(filling.masking.json(error.error))) from None
 
     @activity.defn(name="serverless.shell")
     async def shell(request: dict[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
@@ -137,6 +137,21 @@ class Runtime:
             StructuralLimitError: It is too large; nothing was written.
         """
         return await self._bus.publish(dict(event))
+
+    async def publish_all(self, events: Iterable[Mapping[str, Any]]) -> int:
+        """Publish events in one commit: all of them or none.
+
+        Args:
+            events: CloudEvents, in the order in which they are to reach runs.
+
+        Returns:
+            How many are new.
+
+        Raises:
+            InvalidOptionError: One is no CloudEvent; nothing was written.
+            StructuralLimitError: One is too large; nothing was written.
+        """
+        return await self._bus.publish_all([dict(one) for one in events])
 
     def begin_routing(self) -> None:
         """Route from now on, until the client is closed, in a program that does not enter the runtime."""

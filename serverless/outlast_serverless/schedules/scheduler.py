@@ -73,12 +73,12 @@ class Scheduler:
         if spec is None:
             asked = ScheduleRequest(
                 document.definition,
-                type_of(document.definition),
-                request.to_json(),
+                task_queue,
+                request.timeout_us,
                 options.execution_timeout,
                 dict(options.memo or {}),
             )
-            handle = await self._open(document, asked, task_queue)
+            handle = await self._open(document, asked)
             await self._close_times(*name)
             return DocumentSchedule(handle.workflow_id, None)
         scheduled = await self._client.schedules.create(
@@ -119,18 +119,16 @@ class Scheduler:
         """Return the handle of the workflow of a schedule by events or ends."""
         return self._client.handle(workflow_id_of(namespace, name))
 
-    async def _open(
-        self, document: Document, asked: ScheduleRequest, task_queue: str
-    ) -> WorkflowHandle[None]:
-        """Start the workflow of a schedule, or tell the one that is open."""
+    async def _open(self, document: Document, asked: ScheduleRequest) -> WorkflowHandle[None]:
+        """Start the workflow of a schedule, whose id is its type, too; or tell the one that is open."""
         handle = self.handle(document.namespace, document.name)
         while True:
             try:
                 await self._client.start(
-                    f"{SCHEDULE_PREFIX}{document.namespace}/{document.name}",
+                    handle.workflow_id,
                     asked.to_json(),
                     id=handle.workflow_id,
-                    task_queue=task_queue,
+                    task_queue=asked.task_queue,
                     options=StartOptions(memo=asked.memo),
                 )
             except WorkflowAlreadyStartedError:
@@ -156,7 +154,7 @@ class Scheduler:
         return True
 
     async def start(self, wanted: dict[str, Any]) -> None:
-        """Start the run of a turn of events; nothing happens if it was started before.
+        """Start the run of a group of events; nothing happens if it was started before.
 
         Args:
             wanted: Its ``definition``, ``input``, ``id`` and ``task_queue``.

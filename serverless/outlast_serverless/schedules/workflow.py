@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NoReturn
 
 from outlast import workflow
@@ -18,9 +18,10 @@ from outlast_serverless.interpreter.faults import Fault
 from outlast_serverless.interpreter.inbox import Inbox
 from outlast_serverless.interpreter.interpreter import Interpreter
 from outlast_serverless.interpreter.pace import Pace
-from outlast_serverless.interpreter.request import StartRequest, load
+from outlast_serverless.interpreter.request import StartRequest, load, type_of
 from outlast_serverless.jq import Evaluator
-from outlast_serverless.schedules.turns import Turns
+from outlast_serverless.plan.model import Schedule
+from outlast_serverless.schedules.groups import EventGroups
 from outlast_workflow.errors import ActivityError, ChildWorkflowError
 
 SCHEDULE_PREFIX: Final = "serverless-schedule:"
@@ -37,18 +38,18 @@ class ScheduleRequest:
 
     Attributes:
         definition: The definition of the document.
-        type: The workflow type of its runs.
-        request: What runs are started with that need no events.
+        task_queue: The task queue whose workers run the schedule, and what it starts.
+        timeout_us: The timeout of its runs in microseconds, where that is too short for the engine's own.
         execution_timeout: Their execution timeout in seconds.
-        memo: The memo of runs.
+        memo: The memo of the schedule and of its runs.
         pending: Events that wait for others.
         after: The key of the last event that is not seen; ``None`` before it is known.
-        started: How many runs were started.
+        started: How many runs events have started.
     """
 
     definition: dict[str, Any]
-    type: str
-    request: dict[str, Any]
+    task_queue: str
+    timeout_us: int | None
     execution_timeout: float | None
     memo: dict[str, Any]
     pending: list[dict[str, Any]] = field(default_factory=list)
@@ -60,8 +61,8 @@ class ScheduleRequest:
         return asdict(self)
 
     def is_of(self, other: ScheduleRequest) -> bool:
-        """Return whether two requests schedule the same document."""
-        return (self.definition, self.execution_timeout) == (other.definition, other.execution_timeout)
+        """Return whether two requests schedule the same document in the same way."""
+        return (self.definition, self.task_queue) == (other.definition, other.task_queue)
 
 
 def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> Any:
@@ -87,15 +88,15 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
             if schedule.after is not None:
                 await self.by_ends(asked, schedule.after.microseconds / 1_000_000)
             else:
-                await self.by_events(asked)
+                await self.by_events(asked, schedule)
 
         async def by_ends(self, asked: ScheduleRequest, pause_s: float) -> None:
             """Start a run, and the next one some time after its end."""
-            started = asked.started
+            request = StartRequest(asked.definition, None, timeout_us=asked.timeout_us).to_json()
             while True:
                 child = workflow.start_child(
-                    asked.type,
-                    asked.request,
+                    type_of(asked.definition),
+                    request,
                     execution_timeout=asked.execution_timeout,
                     memo=asked.memo,
                     parent_close_policy="abandon",
@@ -106,7 +107,6 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
                     await child
                 except ChildWorkflowError as error:
                     workflow.logger.info("run %s did not complete: %s", child.workflow_id, error)
-                started += 1
                 pausing = asyncio.ensure_future(workflow.sleep(pause_s, summary="after /schedule/after"))
                 changing = asyncio.ensure_future(workflow.wait_condition(lambda: self.changes(asked)))
                 try:
@@ -115,20 +115,18 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
                     pausing.cancel()
                     changing.cancel()
                 if self.changes(asked) or workflow.info().continue_as_new_suggested:
-                    self.go_on(asked, [], started)
+                    self.go_on(asked, [], asked.started)
 
-        async def by_events(self, asked: ScheduleRequest) -> None:
-            """Start a run for each turn of events."""
+        async def by_events(self, asked: ScheduleRequest, schedule: Schedule) -> None:
+            """Start a run for each group of events."""
             started = asked.started
             loaded = load(asked.definition)
-            schedule = loaded.plan.schedule
-            assert schedule is not None
             request = StartRequest(asked.definition, None)
             interpreter = Interpreter(loaded, request, evaluator, runtime, Pace(), Inbox())
-            turns = Turns(interpreter, schedule, interpreter.common)
+            groups = EventGroups(interpreter, schedule, interpreter.common)
             after = asked.after
             if after is None:
-                after = await self.subscribe(turns, loaded.plan.schedule_lookback_us)
+                after = await self.subscribe(groups, loaded.plan.schedule_lookback_us)
             # These were seen, and wait for others; of another version of the document they may now be enough.
             self.arrived.extendleft({"event": event} for event in reversed(asked.pending))
             while True:
@@ -139,7 +137,7 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
                     if key is not None and key <= after:
                         continue
                     try:
-                        given = turns.offer(signal["event"])
+                        given = groups.offer(signal["event"])
                     except Fault as fault:
                         workflow.logger.error("event %s starts no run: %s", signal["event"]["id"], fault)
                         continue
@@ -147,18 +145,18 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
                         started += 1
                         await self.start(asked, given, started)
                 if self.changes(asked):
-                    self.go_on(asked, turns.events, started)
+                    self.go_on(asked, groups.events, started)
                 if workflow.info().continue_as_new_suggested:
-                    self.go_on(asked, turns.events, started, after)
+                    self.go_on(asked, groups.events, started, after)
 
-        async def subscribe(self, turns: Turns, lookback_us: int | None) -> int:
+        async def subscribe(self, groups: EventGroups, lookback_us: int | None) -> int:
             """Subscribe to the events of the schedule; return the key of the last one that it does not see."""
             info = workflow.info()
             wanted = {
                 "workflow_id": info.workflow_id,
                 "first_run_id": info.first_run_id,
                 "execution": "/schedule/on",
-                "interests": tuple(dict.fromkeys(turns.consuming().interests())),
+                "interests": tuple(dict.fromkeys(groups.consuming().interests())),
                 "lookback": lookback_us,
             }
             after: int = await workflow.execute_local_activity(
@@ -167,13 +165,13 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
             return after
 
         async def start(self, asked: ScheduleRequest, given: list[Any], number: int) -> None:
-            """Start the run of a turn, once: its id says which turn it is of."""
+            """Start the run of a group, once: its id says which group it is of."""
             info = workflow.info()
             wanted = {
                 "definition": asked.definition,
                 "input": given,
-                "id": f"{asked.type}:{info.first_run_id}:{number}",
-                "task_queue": info.task_queue,
+                "id": f"{type_of(asked.definition)}:{info.first_run_id}:{number}",
+                "task_queue": asked.task_queue,
             }
             try:
                 await workflow.execute_local_activity(
@@ -183,7 +181,7 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
                 workflow.logger.error("events start no run: %s", error.__cause__ or error)
 
         def changes(self, asked: ScheduleRequest) -> bool:
-            """Return whether the document has changed."""
+            """Return whether the document is scheduled otherwise by now."""
             return self.next is not None and not self.next.is_of(asked)
 
         def go_on(
@@ -194,18 +192,10 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
             after: int | None = None,
         ) -> NoReturn:
             """Go on with a fresh history, and with what the schedule is by now."""
-            following = self.next or asked
-            going = ScheduleRequest(
-                following.definition,
-                following.type,
-                following.request,
-                following.execution_timeout,
-                following.memo,
-                pending,
-                after,
-                started,
+            following = replace(self.next or asked, pending=pending, after=after, started=started)
+            workflow.continue_as_new(
+                following.to_json(), task_queue=following.task_queue, memo=following.memo
             )
-            workflow.continue_as_new(going.to_json(), memo=following.memo)
 
         @workflow.signal(name=RESCHEDULE)
         def reschedule(self, request: dict[str, Any]) -> None:

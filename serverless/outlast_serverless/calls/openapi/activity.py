@@ -15,13 +15,14 @@ from outlast_serverless.calls.openapi.description import Description, Descriptio
 from outlast_serverless.calls.openapi.requests import arguments_of
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.calls.request import CallRequest, Filling
-from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
+from outlast_serverless.interpreter.data_flow import filled_uri
+from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.jq import Evaluator
-from outlast_serverless.plan.templates import fill_uri, is_uri_template
+from outlast_serverless.plan.templates import is_uri_template
 from outlast_serverless.secrets import SecretSource
 
 _KEPT_S: Final = 60.0
-_MOST_KEPT: Final = 32
+_MOST_KEPT: Final = 8
 _MOST_BYTES: Final = 16 << 20
 """A description may be so long, even where answers may not."""
 
@@ -43,13 +44,11 @@ def openapi_activity(
     async def openapi(request: dict[str, Any]) -> Any:
         asked = CallRequest.of(request)
         filling = Filling(asked, evaluator, secrets)
-        try:
-            return await _Call(asked, filling, policy, kept, tokens).answer()
-        except DescriptionError as error:
-            told = filling.masking.text(str(error))
-            raise as_application_error(fault("configuration", told, asked.pointer)) from None
-        except Fault as error:
-            raise as_application_error(Fault(filling.masking.json(error.error))) from None
+        with filling.telling():
+            try:
+                return await _Call(asked, filling, policy, kept, tokens).answer()
+            except DescriptionError as error:
+                raise fault("configuration", str(error), asked.pointer) from None
 
     return openapi
 
@@ -108,10 +107,7 @@ class _Call:
         uri = endpoint.get("uri") if isinstance(endpoint, dict) else endpoint
         if deferred is not None:
             if is_uri_template(uri):
-                try:
-                    uri = fill_uri(str(uri), deferred.get("data"))
-                except ValueError as error:
-                    raise fault("expression", str(error), asked.pointer) from None
+                uri = filled_uri(uri, deferred.get("data"), asked.pointer)
             else:
                 uri = await self._filling.filled(uri, f"{place}/uri" if isinstance(endpoint, dict) else place)
         known = await authentication(

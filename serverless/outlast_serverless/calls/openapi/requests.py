@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import orjson
 
+from outlast_serverless.calls.http import FORM, scalar
 from outlast_serverless.calls.openapi.description import DescriptionError, Operation
 
-FORM: Final = "application/x-www-form-urlencoded"
 _SEPARATORS: Final = {
     "spaceDelimited": "%20",
     "pipeDelimited": "|",
@@ -152,12 +152,12 @@ def _header(parameter: Mapping[str, Any], value: Any) -> str:
         return orjson.dumps(value).decode()
     explode = parameter.get("explode") is True
     if isinstance(value, list):
-        return ",".join(_plain(one) for one in value)
+        return ",".join(scalar(one) for one in value)
     if isinstance(value, dict):
         return ",".join(
-            f"{key}={_plain(one)}" if explode else f"{key},{_plain(one)}" for key, one in value.items()
+            f"{key}={scalar(one)}" if explode else f"{key},{scalar(one)}" for key, one in value.items()
         )
-    return _plain(value)
+    return scalar(value)
 
 
 def _pairs(parameter: Mapping[str, Any], value: Any, *, old: bool) -> Iterator[str]:
@@ -192,11 +192,7 @@ def _joined(value: Any, separator: str, *, explode: bool) -> str:
 
 
 def _text(value: Any) -> str:
-    return _quoted(_plain(value))
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return _quoted(scalar(value))
 
 
 def _quoted(text: str) -> str:

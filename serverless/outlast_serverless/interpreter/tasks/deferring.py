@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from outlast import workflow
-from outlast_serverless.interpreter.faults import fault
+from outlast_serverless.interpreter.data_flow import filled_uri
 from outlast_serverless.interpreter.request import Loaded
 from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.plan.model import Constant, Expression, Template, Value
-from outlast_serverless.plan.templates import fill_uri, is_uri_template
+from outlast_serverless.plan.templates import is_uri_template
 from outlast_serverless.rules.jq_text import glance
 
 _SECRET: Final = frozenset({"secrets", "authorization"})
@@ -78,22 +78,22 @@ def _with_uri(arguments: Any, value: Value, data: Any, pointer: str) -> Any:
     written = _written(value)
     if not isinstance(arguments, dict) or not isinstance(written, dict):
         return arguments
-    try:
-        found = _filled_endpoint(arguments, written, data)
-        described = written.get("document")
-        if isinstance(described, dict) and isinstance(arguments.get("document"), dict):
-            found = {**found, "document": _filled_endpoint(arguments["document"], described, data)}
-    except ValueError as error:
-        raise fault("expression", str(error), pointer) from None
+    found = _with_endpoint(arguments, written, data, pointer)
+    described = written.get("document")
+    if isinstance(described, dict) and isinstance(arguments.get("document"), dict):
+        found = {**found, "document": _with_endpoint(arguments["document"], described, data, pointer)}
     return found
 
 
-def _filled_endpoint(arguments: dict[str, Any], written: dict[str, Any], data: Any) -> dict[str, Any]:
+def _with_endpoint(
+    arguments: dict[str, Any], written: dict[str, Any], data: Any, pointer: str
+) -> dict[str, Any]:
     endpoint: Any = written.get("endpoint")
     if is_uri_template(endpoint):
-        return {**arguments, "endpoint": fill_uri(endpoint, data)}
+        return {**arguments, "endpoint": filled_uri(endpoint, data, pointer)}
     if isinstance(endpoint, dict) and is_uri_template(endpoint.get("uri")):
-        return {**arguments, "endpoint": {**arguments["endpoint"], "uri": fill_uri(endpoint["uri"], data)}}
+        uri = filled_uri(endpoint["uri"], data, pointer)
+        return {**arguments, "endpoint": {**arguments["endpoint"], "uri": uri}}
     return arguments
 
 

@@ -1,7 +1,8 @@
-"""Turns: which events belong together, where a document is started by events.
+"""Groups: which events belong together, where a document is started by events.
 
-An event belongs to the oldest turn whose filters take it. If there is none it begins one: with correlations there is a
-turn for each of their values, otherwise one at a time. A turn that has consumed enough is the input of a run.
+An event belongs to the oldest group whose filters take it. If there is none, it begins one: with correlations there is
+a group for each of their values, otherwise one at a time. What a group has consumed is the input of a run, once it is
+enough.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from outlast_serverless.interpreter.tasks.consuming import Consuming, Offered
 from outlast_serverless.plan.model import Schedule, Strategy
 
 MOST_BYTES: Final = 1024 * 1024
-"""The events of turns that have not consumed enough may have so many bytes; beyond that the oldest turn is dropped."""
+"""The events of groups that wait for others may have so many bytes; beyond that the oldest group is dropped."""
 
 
-class _Turn:
+class _Group:
     def __init__(self, consuming: Consuming) -> None:
         self.consuming = consuming
         self.events: list[tuple[int, dict[str, Any]]] = []
         self.size = 0
 
 
-class Turns:
-    """The turns of a schedule that have not consumed enough.
+class EventGroups:
+    """The groups of a schedule that have not consumed enough.
 
     Args:
         interpreter: Evaluates.
@@ -46,13 +47,13 @@ class Turns:
         self._correlates = any(
             one.expect is None for filter_ in schedule.on.filters for one in filter_.correlate
         )
-        self._open: list[_Turn] = []
+        self._open: list[_Group] = []
         self._offered = 0
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What was consumed by turns that are open. Offered again in this order, the same turns are open."""
-        consumed = sorted((one for turn in self._open for one in turn.events), key=lambda one: one[0])
+        """What was consumed by groups that are open. Offered again in this order, the same groups are open."""
+        consumed = sorted((one for group in self._open for one in group.events), key=lambda one: one[0])
         return [event for _, event in consumed]
 
     def offer(self, event: dict[str, Any]) -> list[Any] | None:
@@ -62,37 +63,37 @@ class Turns:
             Fault: An expression of the schedule failed.
         """
         self._offered += 1
-        for turn in self._open:
-            offered = turn.consuming.offer(event)
+        for group in self._open:
+            offered = group.consuming.offer(event)
             if offered is not Offered.REFUSED:
-                return self._taken(turn, event, offered)
-            if turn.consuming.means(event):
+                return self._taken(group, event, offered)
+            if group.consuming.means(event):
                 return None
         if self._open and not self._correlates:
             return None
-        turn = _Turn(self.consuming())
-        if turn.consuming.offer(event) is not Offered.CONSUMED:
-            # What ends a turn begins none.
+        group = _Group(self.consuming())
+        if group.consuming.offer(event) is not Offered.CONSUMED:
+            # What ends a group begins none.
             return None
-        self._open.append(turn)
-        return self._taken(turn, event, Offered.CONSUMED)
+        self._open.append(group)
+        return self._taken(group, event, Offered.CONSUMED)
 
     def consuming(self) -> Consuming:
-        """Return what a turn wants when it begins."""
+        """Return what a group wants when it begins."""
         return Consuming(self._interpreter, self._strategy, lambda: self._variables, None, "/schedule/on")
 
-    def _taken(self, turn: _Turn, event: dict[str, Any], offered: Offered) -> list[Any] | None:
-        turn.events.append((self._offered, event))
-        turn.size += len(orjson.dumps(event))
+    def _taken(self, group: _Group, event: dict[str, Any], offered: Offered) -> list[Any] | None:
+        group.events.append((self._offered, event))
+        group.size += len(orjson.dumps(event))
         if offered is Offered.CONSUMED:
-            turn.consuming.consumed.append(read_as(event, self._read))
-        if turn.consuming.enough():
-            self._open.remove(turn)
-            return turn.consuming.consumed
+            group.consuming.consumed.append(read_as(event, self._read))
+        if group.consuming.enough():
+            self._open.remove(group)
+            return group.consuming.consumed
         while sum(one.size for one in self._open) > MOST_BYTES:
             dropped = self._open.pop(0)
             workflow.logger.warning(
-                "%d events wait for others in vain, and are dropped: there are newer ones for more than %d bytes",
+                "%d events that waited for others are dropped: a schedule keeps %d bytes of such events",
                 len(dropped.events),
                 MOST_BYTES,
             )
