@@ -25,7 +25,7 @@ TEXTS = [path.read_text() for path in sorted((HERE / "examples").glob("*.yaml"))
     one.text for one in cases()
 ]
 DEFINITIONS = [read(text).value for text in TEXTS if read(text).whole]
-MOST_MEGABYTES = 400
+MOST_MEGABYTES = 200
 """Of the whole process of the tests; the reader itself stays far below."""
 
 quick = settings(
