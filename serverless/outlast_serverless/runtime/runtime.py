@@ -78,10 +78,12 @@ class Runtime:
         # A process that only checks documents does without a client for HTTP.
         from outlast_serverless.calls.http import http_activity
         from outlast_serverless.calls.openapi.activity import openapi_activity
+        from outlast_serverless.calls.resources import Resources
         from outlast_serverless.calls.tokens import Tokens
 
         policy = http or HttpPolicy()
         tokens = Tokens(policy)
+        resources = Resources(policy, tokens)
 
         self.client = client
         self._evaluator = Evaluator()
@@ -100,7 +102,7 @@ class Runtime:
         """What a worker needs among its workflows."""
         self.activities: list[Any] = [
             http_activity(self._evaluator, secrets, policy, tokens),
-            openapi_activity(self._evaluator, secrets, policy, tokens),
+            openapi_activity(self._evaluator, secrets, policy, tokens, resources),
             *process_activities(self._evaluator, secrets, processes or ProcessPolicy()),
             *self._bus.activities,
             self._resolve_activity(),
