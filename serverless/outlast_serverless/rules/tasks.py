@@ -76,6 +76,10 @@ def _call(task: Task) -> Iterator[Finding]:
     elif task.protocol == "mcp":
         transport = mapping(arguments, "transport")
         yield from _endpoint(mapping(transport, "http").get("endpoint"), f"{place}/transport/http/endpoint")
+    elif task.protocol == "a2a":
+        card = mapping(arguments, "agentCard")
+        yield from _endpoint(card.get("endpoint"), f"{place}/agentCard/endpoint")
+        yield from _endpoint(arguments.get("server"), f"{place}/server")
     if task.protocol is None and isinstance(task.value["call"], str) and "://" in task.value["call"]:
         yield from _endpoint(task.value["call"], f"{task.pointer}/call", schemes=("http", "https", "file"))
 

@@ -76,6 +76,7 @@ class Runtime:
         events_kept: float | timedelta = timedelta(days=7),
     ) -> None:
         # A process that only checks documents does without a client for HTTP.
+        from outlast_serverless.calls.a2a import a2a_activity
         from outlast_serverless.calls.http import http_activity
         from outlast_serverless.calls.openapi.activity import openapi_activity
         from outlast_serverless.calls.resources import Resources
@@ -103,6 +104,7 @@ class Runtime:
         self.activities: list[Any] = [
             http_activity(self._evaluator, secrets, policy, tokens),
             openapi_activity(self._evaluator, secrets, policy, tokens, resources),
+            a2a_activity(self._evaluator, secrets, policy, tokens, resources),
             *process_activities(self._evaluator, secrets, processes or ProcessPolicy()),
             *self._bus.activities,
             self._resolve_activity(),

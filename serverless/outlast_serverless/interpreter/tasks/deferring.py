@@ -14,6 +14,15 @@ from outlast_serverless.plan.templates import is_uri_template
 from outlast_serverless.rules.jq_text import glance
 
 _SECRET: Final = frozenset({"secrets", "authorization"})
+_ENDPOINTS: Final = (
+    ("endpoint",),
+    ("document", "endpoint"),
+    ("proto", "endpoint"),
+    ("agentCard", "endpoint"),
+    ("server",),
+    ("transport", "http", "endpoint"),
+)
+"""Where the arguments of calls have endpoints, which may be URI templates."""
 
 
 def call_request(
@@ -74,27 +83,24 @@ def call_request(
 
 
 def _with_uri(arguments: Any, value: Value, data: Any, pointer: str) -> Any:
-    """Return arguments whose endpoint is filled in, where it is a URI template of the document."""
+    """Return arguments whose endpoints are filled in, where they are URI templates of the document."""
     written = _written(value)
-    if not isinstance(arguments, dict) or not isinstance(written, dict):
-        return arguments
-    found = _with_endpoint(arguments, written, data, pointer)
-    described = written.get("document")
-    if isinstance(described, dict) and isinstance(arguments.get("document"), dict):
-        found = {**found, "document": _with_endpoint(arguments["document"], described, data, pointer)}
-    return found
-
-
-def _with_endpoint(
-    arguments: dict[str, Any], written: dict[str, Any], data: Any, pointer: str
-) -> dict[str, Any]:
-    endpoint: Any = written.get("endpoint")
-    if is_uri_template(endpoint):
-        return {**arguments, "endpoint": filled_uri(endpoint, data, pointer)}
-    if isinstance(endpoint, dict) and is_uri_template(endpoint.get("uri")):
-        uri = filled_uri(endpoint["uri"], data, pointer)
-        return {**arguments, "endpoint": {**arguments["endpoint"], "uri": uri}}
+    for place in _ENDPOINTS:
+        arguments = _filled_at(place, arguments, written, data, pointer)
     return arguments
+
+
+def _filled_at(place: tuple[str, ...], arguments: Any, written: Any, data: Any, pointer: str) -> Any:
+    """Return arguments with the URI template at a place filled in, if there is one."""
+    if not place:
+        if isinstance(written, dict):
+            return _filled_at(("uri",), arguments, written, data, pointer) if "uri" in written else arguments
+        return filled_uri(written, data, pointer) if is_uri_template(written) else arguments
+    name, *rest = place
+    if not (isinstance(written, dict) and isinstance(arguments, dict) and name in written):
+        return arguments
+    found = _filled_at(tuple(rest), arguments[name], written[name], data, pointer)
+    return arguments if found is arguments[name] else {**arguments, name: found}
 
 
 _BULKY: Final = frozenset({"workflow", "task"})
