@@ -16,7 +16,7 @@ from outlast_serverless.interpreter.faults import Fault, as_application_error, f
 from outlast_serverless.interpreter.inbox import Inbox
 from outlast_serverless.interpreter.pace import Pace, told_instant
 from outlast_serverless.interpreter.request import Loaded, StartRequest
-from outlast_serverless.interpreter.scope import CONTINUE, Context, Ended, Execution, Scope
+from outlast_serverless.interpreter.scope import SKIPPED, Context, Ended, Execution, Scope
 from outlast_serverless.interpreter.tasks.calls import run_call, run_process
 from outlast_serverless.interpreter.tasks.deferring import call_request
 from outlast_serverless.interpreter.tasks.emitting import run_emit
@@ -187,6 +187,10 @@ class Interpreter:
             Its output, and where it goes on. One that is skipped gives its raw input, and goes on with the next.
         """
         await self._pace.step()
+        return await self.perform(task, raw, scope, visit)
+
+    async def perform(self, task: Task, raw: Any, scope: Scope, visit: int) -> tuple[Any, Directive]:
+        """Run a task that has begun. The arguments and what is returned are those of :meth:`run_task`."""
         told = {
             **(scope.extended or {}),
             "name": task.name,
@@ -197,7 +201,7 @@ class Interpreter:
         }
         run = Execution(task, scope, told, self.common, visit=visit)
         if not self.holds(task.condition, raw, run.before(), task.pointer):
-            return raw, CONTINUE
+            return raw, SKIPPED
         data = task.data
         self._validate(data.input_schema, raw, "input", task.pointer)
         run.input = raw
@@ -310,6 +314,21 @@ class Interpreter:
         if isinstance(length, Duration):
             return length.microseconds / _US
         return duration_seconds(self.evaluate(length, data, variables, pointer), pointer)
+
+    def retries(self, run: Execution) -> None:
+        """Say that a task is tried again, to who looks at the run: nobody here.
+
+        Args:
+            run: The execution.
+        """
+
+    def correlates(self, run: Execution, keys: Mapping[str, Any] | None = None) -> None:
+        """Say that a task begins to correlate events, or has done so, to who looks at the run: nobody here.
+
+        Args:
+            run: The execution.
+            keys: The values by which it has; ``None`` when it begins.
+        """
 
     def function(self, name: str) -> Task:
         """Return the task of a function that the document defines."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import jsonschema_rs
+import orjson
 
 from outlast_serverless.documents.digest import digest
 from outlast_serverless.plan.compiler import compile_plan
 from outlast_serverless.plan.model import Plan
+from outlast_workflow.errors import MissingCodeError
 
 TYPE_PREFIX: Final = "serverless:"
 """The type of a run is this and ``namespace/name``."""
@@ -44,7 +46,17 @@ class StartRequest:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> StartRequest:
-        """Return the request that was recorded."""
+        """Return the request that was recorded.
+
+        Raises:
+            MissingCodeError: It follows rulings that this version does not know.
+        """
+        rules = value["rules"]
+        if rules != RULES:
+            raise MissingCodeError(
+                f"it follows version {rules!r} of the rulings, and this version of Outlast knows {RULES}",
+                name=f"rules {rules!r}",
+            )
         return cls(value["definition"], value["input"], value["rules"], value.get("timeout_us"))
 
 
@@ -60,13 +72,15 @@ class Loaded:
     Attributes:
         definition: The definition.
         plan: Its plan.
+        mentions_runtime: Whether it mentions ``$runtime``.
     """
 
-    __slots__ = ("_validators", "definition", "plan")
+    __slots__ = ("_validators", "definition", "mentions_runtime", "plan")
 
     def __init__(self, definition: dict[str, Any]) -> None:
         self.definition = definition
         self.plan: Plan = compile_plan(definition)
+        self.mentions_runtime = b"$runtime" in orjson.dumps(definition)
         self._validators: dict[str, Any] = {}
 
     def validator(self, pointer: str, schema: Any) -> Any:

@@ -10,6 +10,8 @@ from outlast_serverless.interpreter.inbox import Inbox
 from outlast_serverless.plan.model import DataFlow, Directive, Expression, Length, Task, TaskList, Value
 
 CONTINUE: Final = Directive("continue")
+SKIPPED: Final = Directive("continue")
+"""Where a task goes on whose condition does not hold: as any other, but told apart by who looks at a run."""
 _LONGEST_LABEL: Final = 200
 
 
@@ -85,8 +87,8 @@ class Execution:
     @property
     def id(self) -> str:
         """The pointer of the task, with what tells this execution from others: ``/do/0/x#it=3,att=2``."""
-        marks = self.scope.marks if self.visit == 1 else (*self.scope.marks, f"visit={self.visit}")
-        return f"{self.task.pointer}#{','.join(marks)}" if marks else self.task.pointer
+        marks = marks_of(self.scope, self.visit)
+        return f"{self.task.pointer}#{marks}" if marks else self.task.pointer
 
     def label(self, kind: str) -> str:
         """Return what a timer, an activity or a child of it is called in ``describe``.
@@ -115,6 +117,16 @@ class Execution:
     def after(self, output: Any) -> dict[str, Any]:
         """Return the variables of what is evaluated when its output is known."""
         return {**self.during(), "output": output, **self.scope.variables}
+
+
+def marks_of(scope: Scope, visit: int) -> str:
+    """Return what tells an execution from others of its task: ``it=3,att=2``; empty for the only one.
+
+    Args:
+        scope: What its list has in common.
+        visit: The how manieth execution in its list it is.
+    """
+    return ",".join(scope.marks if visit == 1 else (*scope.marks, f"visit={visit}"))
 
 
 class Ended(Exception):
@@ -165,4 +177,12 @@ class Interpreting(Protocol):
 
     def flowing_on(self, data: DataFlow, run: Execution, raw: Any) -> Any:
         """Return an output as it flows on, and export of it what is to be exported."""
+        ...
+
+    def retries(self, run: Execution) -> None:
+        """Say that a task is tried again."""
+        ...
+
+    def correlates(self, run: Execution, keys: Mapping[str, Any] | None = None) -> None:
+        """Say that a task begins to correlate events, or with which keys it has."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from outlast import workflow
@@ -17,18 +17,26 @@ SUSPEND = "serverless.suspend"
 RESUME = "serverless.resume"
 
 
-def workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> Any:
+def workflow_of(
+    evaluator: Evaluator,
+    runtime: Mapping[str, Any],
+    *,
+    interpreter: Callable[..., Interpreter] = Interpreter,
+    pace: Callable[[], Pace] = Pace,
+) -> Any:
     """Return the workflow that runs documents.
 
     Args:
         evaluator: Evaluates expressions.
         runtime: What ``$runtime`` is.
+        interpreter: Makes the interpreter of a run; who looks at runs has another one.
+        pace: Makes the pace of a run, likewise.
     """
 
     @workflow.defn(name=f"{TYPE_PREFIX}*")
     class DocumentWorkflow:
         def __init__(self) -> None:
-            self.pace = Pace()
+            self.pace = pace()
             self.inbox = Inbox()
 
         @workflow.run
@@ -36,7 +44,11 @@ def workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> Any:
             """Run a document: its own argument says which."""
             asked = StartRequest.of(request)
             loaded = load(asked.definition)
-            return await Interpreter(loaded, asked, evaluator, runtime, self.pace, self.inbox).run()
+            described = dict(runtime)
+            if loaded.mentions_runtime:
+                # A replay by another version, or with other metadata, sees what the run has seen.
+                described = workflow.side_effect(lambda: described, result_type=dict[str, Any])
+            return await interpreter(loaded, asked, evaluator, described, self.pace, self.inbox).run()
 
         @workflow.signal(name=SUSPEND)
         def suspend(self) -> None:

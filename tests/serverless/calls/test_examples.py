@@ -13,8 +13,9 @@ from tests.serverless.server import serving
 
 from outlast import Client, Worker
 from outlast.errors import FaultedError, UnsupportedTaskError
-from outlast_serverless import Document, HttpPolicy, ProcessPolicy, Runtime, Secrets
+from outlast_serverless import Document, DocumentRun, HttpPolicy, ProcessPolicy, Runtime, Secrets
 
+TRACES: dict[str, list[str]] = YAML(typ="safe").load(HERE / "traces.yaml")
 OUTCOMES: dict[str, dict[str, Any]] = YAML(typ="safe").load(HERE / "outcomes.yaml")
 EXAMPLES = {file.stem: file for file in sorted((HERE / "examples").glob("*.yaml"))}
 KEYCLOAK = "http://keycloak"
@@ -74,16 +75,27 @@ async def test_those_that_run_give_their_outcomes(database_url: str) -> None:
                     *(outcome(runtime, name) for name in names if ("events" in OUTCOMES[name]) == listens)
                 )
             ]
-    assert dict(zip(names, found, strict=True)) == {
+        traces = {name: await traced(client, run_id) for name, (run_id, _) in zip(names, found, strict=True)}
+    assert {name: told for name, (_, told) in zip(names, found, strict=True)} == {
         name: OUTCOMES[name].get("out", OUTCOMES[name].get("error")) for name in names
+    }
+    assert {name: trace for name, trace in traces.items() if name in TRACES} == {
+        name: trace for name, trace in TRACES.items() if name in names
     }
 
 
-async def outcome(runtime: Runtime, name: str) -> Any:
-    """What an example gives; of a mapping, only what is recorded."""
+async def traced(client: Client, workflow_id: str) -> list[str]:
+    """Which tasks have run, in their order. Who wins a competition is left open."""
+    run = DocumentRun(client.handle(workflow_id), client.runtime)
+    found = [f"{step.id} {step.outcome}" async for step in run.trace()]
+    return [one.removesuffix(" completed").removesuffix(" cancelled") for one in found]
+
+
+async def outcome(runtime: Runtime, name: str) -> tuple[str, Any]:
+    """The workflow id of an example, and what it gives; of a mapping, only what is recorded."""
     wanted = OUTCOMES[name]
+    run = await runtime.start(Document.load(EXAMPLES[name]), wanted.get("in"))
     try:
-        run = await runtime.start(Document.load(EXAMPLES[name]), wanted.get("in"))
         for number, event in enumerate(wanted.get("events", ())):
             await run.publish({"id": str(number), "source": "/test", **event})
         found = await run.result()
@@ -91,5 +103,5 @@ async def outcome(runtime: Runtime, name: str) -> Any:
         found = faulted.error
     expected = wanted.get("out", wanted.get("error"))
     if isinstance(found, dict) and isinstance(expected, dict):
-        return {key: found.get(key) for key in expected}
-    return found
+        return run.id, {key: found.get(key) for key in expected}
+    return run.id, found

@@ -15,7 +15,7 @@ PREFIX: Final = "serverless."
 RESOLVE: Final = "serverless.resolve"
 """The local activity that finds the document of a subflow."""
 _ONCE: Final = RetryPolicy(max_attempts=1)
-_LONGEST_S: Final = 365 * 86_400.0
+LONGEST_S: Final = 365 * 86_400.0
 """What a call without a timeout may take; its heartbeats tell much sooner that its worker is gone."""
 _HEARTBEAT_S: Final = 60.0
 
@@ -48,7 +48,7 @@ async def _function(self: Interpreting, task: CallTask, run: Execution) -> Any:
 
 async def _activity(self: Interpreting, name: str, value: Value, run: Execution, **more: Any) -> Any:
     request = self.call_request(run, value, run.input, **more)
-    timeout = _LONGEST_S if run.timeout is None else run.timeout
+    timeout = LONGEST_S if run.timeout is None else run.timeout
     try:
         return await workflow.execute_activity(
             PREFIX + name,

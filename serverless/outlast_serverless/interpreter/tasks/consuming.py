@@ -97,6 +97,16 @@ class Consuming:
             return self._interpreter.holds(self._condition, self.consumed, self._variables(), self._pointer)
         return self._wanted.done if self._ending is None else self._ending.done
 
+    @property
+    def correlates(self) -> bool:
+        """Whether a filter correlates."""
+        return any(one.correlate for one in self._strategy.filters)
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The values by which events were correlated, by their names."""
+        return self._filters.keys
+
     def interests(self) -> Iterator[Interest]:
         """Yield what the router looks up."""
         return self._filters.interests(self._strategy)

@@ -56,6 +56,11 @@ class Filters:
         if isinstance(strategy.until, Strategy):
             self.expect(strategy.until)
 
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The values of correlations, by their names."""
+        return {**{key: value for (_, key), value in self._expected.items()}, **self._first}
+
     def interests(self, strategy: Strategy) -> Iterator[Interest]:
         """Yield what the router looks up for a strategy."""
         if not strategy.filters:

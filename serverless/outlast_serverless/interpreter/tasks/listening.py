@@ -42,6 +42,8 @@ class _Listening:
         waiting = self._interpreter.inbox.open()
         try:
             after = await self._subscribe()
+            if self._consuming.correlates:
+                self._interpreter.correlates(self._run)
             while not await self._take(await next_of(waiting), after):
                 pass
         except (Exception, asyncio.CancelledError):
@@ -50,6 +52,8 @@ class _Listening:
         finally:
             self._interpreter.inbox.close(waiting)
         self._unsubscribe()
+        if self._consuming.correlates:
+            self._interpreter.correlates(self._run, self._consuming.keys)
         return self._output
 
     async def _take(self, arrived: Arrived, after: int) -> bool:

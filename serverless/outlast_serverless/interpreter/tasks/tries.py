@@ -41,6 +41,7 @@ async def run_try(self: Interpreting, task: TryTask, run: Execution) -> tuple[An
             if delay > 0:
                 await workflow.sleep(delay, summary=run.label("backoff"))
             attempt += 1
+            self.retries(run)
 
 
 async def _attempt(self: Interpreting, task: TryTask, run: Execution, attempt: int) -> Any:
