@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 from tests.serverless.cases import HERE
+from tests.serverless.mcp import server as mcp_server
 from tests.serverless.server import serving
 
 from outlast import Client, Worker
@@ -51,6 +55,16 @@ async def test_what_does_not_run_yet_is_refused(name: str, sqlite_url: str) -> N
         assert await client.count() == 0
 
 
+@pytest.fixture
+def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `npx` be a server of MCP."""
+    script = tmp_path / "npx"
+    script.write_text(f"#!/bin/sh\nexec {sys.executable} {mcp_server.__file__}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("npx")
 async def test_those_that_run_give_their_outcomes(database_url: str) -> None:
     async with serving() as server, Client.connect(database_url) as client:
         texts = "".join(file.read_text() for file in EXAMPLES.values())
@@ -60,14 +74,16 @@ async def test_those_that_run_give_their_outcomes(database_url: str) -> None:
             | {KEYCLOAK: f"{server.url}/any/keycloak"}
         )
         async with (
-            Runtime(client, secrets=SECRETS, http=policy, processes=ProcessPolicy(shell=True)) as runtime,
+            Runtime(
+                client, secrets=SECRETS, http=policy, processes=ProcessPolicy(shell=True, stdio=["npx"])
+            ) as runtime,
             Worker(client, workflows=runtime.workflows, activities=runtime.activities),
         ):
             await runtime.register(Document.parse(REGISTERED))
             names = [name for name in with_("out", "error") if "waits" not in OUTCOMES[name]]
             # What listens to everything must not hear what others emit.
             names.sort(key=lambda name: "events" in OUTCOMES[name])
-            assert len(names) == 46
+            assert len(names) == 47
             found = [
                 one
                 for listens in (False, True)
