@@ -54,20 +54,26 @@ def use(request: pytest.FixtureRequest, database_url: str) -> Use:
 @pytest.mark.parametrize("scenario", scenarios())
 async def test_a_scenario(scenario: dict[str, Any], use: Use) -> None:
     async def test(runtime: Runtime, env: TestEnvironment) -> None:
-        began = env.clock.now()
-        run = await runtime.start(document(scenario), scenario.get("in"))
-        for number, event in enumerate(scenario.get("events", ())):
-            whole: dict[str, Any] = {"id": str(number), "source": "/test", **event}
-            await asyncio.sleep(max(0, whole.pop("at") - (env.clock.now() - began) / 1_000_000))
-            await (run.publish(whole) if whole.pop("alone", False) else runtime.publish(whole))
-        if "error" in scenario:
-            await faults(run, scenario["error"])
-        else:
-            assert await run.result() == scenario["out"]
-        if "takes" in scenario:
-            assert (env.clock.now() - began) / 1_000_000 == pytest.approx(scenario["takes"], abs=0.2)
+        await play(scenario, runtime, env)
 
     await use(test)
+
+
+async def play(scenario: dict[str, Any], runtime: Runtime, env: TestEnvironment) -> DocumentRun:
+    """Run a document with its input and events, and check what it gives."""
+    began = env.clock.now()
+    run = await runtime.start(document(scenario), scenario.get("in"))
+    for number, event in enumerate(scenario.get("events", ())):
+        whole: dict[str, Any] = {"id": str(number), "source": "/test", **event}
+        await asyncio.sleep(max(0, whole.pop("at") - (env.clock.now() - began) / 1_000_000))
+        await (run.publish(whole) if whole.pop("alone", False) else runtime.publish(whole))
+    if "error" in scenario:
+        await faults(run, scenario["error"])
+    else:
+        assert await run.result() == scenario["out"]
+    if "takes" in scenario:
+        assert (env.clock.now() - began) / 1_000_000 == pytest.approx(scenario["takes"], abs=0.2)
+    return run
 
 
 async def faults(run: DocumentRun, expected: dict[str, Any]) -> None:

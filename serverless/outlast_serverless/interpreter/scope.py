@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from outlast_serverless.interpreter.inbox import Inbox
+from outlast_serverless.interpreter.state import Frames
 from outlast_serverless.plan.model import DataFlow, Directive, Expression, Length, Task, TaskList, Value
 
 CONTINUE: Final = Directive("continue")
@@ -44,12 +46,14 @@ class Scope:
         variables: The variables of loops and caught errors.
         marks: The iterations and attempts that the list is in: ``it=3``.
         extended: What ``$task`` also is in an extension: the definition of the task that is extended.
+        forked: Whether it is in a branch of a fork, where the run cannot continue as new.
     """
 
     context: Context
     variables: Mapping[str, Any] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
     extended: Mapping[str, Any] | None = None
+    forked: bool = False
 
     def within(self, mark: str | None = None, **variables: Any) -> Scope:
         """Return the scope of a list inside, with further variables.
@@ -72,7 +76,6 @@ class Execution:
         told: What ``$task`` is.
         common: The variables that all its expressions can see.
         input: What ``$input`` is, once it is known.
-        visit: The how manieth execution in its list it is, where the flow went back.
         timeout: How many seconds it may take, where its activity is to end by itself.
     """
 
@@ -81,13 +84,12 @@ class Execution:
     told: dict[str, Any]
     common: Mapping[str, Any]
     input: Any = None
-    visit: int = 1
     timeout: float | None = None
 
     @property
     def id(self) -> str:
         """The pointer of the task, with what tells this execution from others: ``/do/0/x#it=3,att=2``."""
-        marks = marks_of(self.scope, self.visit)
+        marks = marks_of(self.scope)
         return f"{self.task.pointer}#{marks}" if marks else self.task.pointer
 
     def label(self, kind: str) -> str:
@@ -119,7 +121,7 @@ class Execution:
         return {**self.during(), "output": output, **self.scope.variables}
 
 
-def marks_of(scope: Scope, visit: int) -> str:
+def marks_of(scope: Scope, visit: int = 1) -> str:
     """Return what tells an execution from others of its task: ``it=3,att=2``; empty for the only one.
 
     Args:
@@ -143,6 +145,23 @@ class Interpreting(Protocol):
     @property
     def inbox(self) -> Inbox:
         """The events that reach the run."""
+        ...
+
+    @property
+    def frames(self) -> Frames:
+        """What is still to be taken up of the run before."""
+        ...
+
+    async def safe_point(self, scope: Scope) -> None:
+        """Continue as new, if it is time to: by an exception to which each body adds its frame."""
+        ...
+
+    def look(self) -> None:
+        """Count an event that was looked at."""
+        ...
+
+    def aside(self, work: asyncio.Future[Any]) -> None:
+        """Leave work to itself, but for the run's continuing as new, which waits for it."""
         ...
 
     async def run_list(self, tasks: TaskList, data: Any, scope: Scope) -> tuple[Any, bool]:

@@ -256,7 +256,8 @@ def state_of(
     open_ = tuple(sorted(_open(described, listening), key=lambda one: (one.pointer, one.execution, one.kind)))
     phase = _PHASES.get(run.status)
     if phase is None:
-        phase = _open_phase(run.started_at is not None, bool(memo.get("suspended")), open_)
+        begun = run.started_at is not None or run.previous_run_id is not None
+        phase = _open_phase(begun, bool(memo.get("suspended")), open_)
     return DocumentState(
         described.workflow_id,
         f"{memo.get('namespace')}/{memo.get('name')}",

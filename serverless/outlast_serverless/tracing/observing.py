@@ -130,6 +130,10 @@ class ObservedInterpreter(Interpreter):
         return output, directive
 
     async def _begin(self, step: Step) -> None:
+        if self.frames.left:
+            # It is under way since an earlier run of the chain.
+            self._observer.task("started", step)
+            return
         held = self._held_by.suspended
         if held:
             self._observer.task("suspended", step)
@@ -140,7 +144,7 @@ class ObservedInterpreter(Interpreter):
 
     def retries(self, run: Execution) -> None:
         """Tell that a task is tried again."""
-        self._observer.task("retried", Step(run.task, marks_of(run.scope, run.visit), None))
+        self._observer.task("retried", Step(run.task, marks_of(run.scope), None))
 
     def correlates(self, run: Execution, keys: Mapping[str, Any] | None = None) -> None:
         """Tell that a task begins to correlate events, or has done so."""
@@ -155,12 +159,14 @@ class ObservedPace(Pace):
 
     Args:
         observer: The observer.
+        tasks: As for any pace, like the rest.
+        suspended: Likewise.
     """
 
-    def __init__(self, observer: Observer) -> None:
-        self._suspended = False
-        super().__init__()
+    def __init__(self, observer: Observer, tasks: int = 0, *, suspended: bool = False) -> None:
+        self._suspended = suspended
         self._observer = observer
+        super().__init__(tasks, suspended=suspended)
 
     @property
     def suspended(self) -> bool:

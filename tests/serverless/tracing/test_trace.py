@@ -159,8 +159,8 @@ do:
         assert lines(await steps(run)) == [
             "/do/0/f call completed",
             "/use/functions/twice#call=/do/0/f set completed",
-            "/use/extensions/0/logs/before/0/b#call=/do/0/f wait completed",
-            "/use/extensions/0/logs/after/0/a#call=/do/0/f wait completed",
+            "/use/extensions/0/logs/before/0/b#call=/do/0/f,of=/use/functions/twice wait completed",
+            "/use/extensions/0/logs/after/0/a#call=/do/0/f,of=/use/functions/twice wait completed",
             "/do/1/l listen completed",
             "/do/1/l/foreach/do/0/w#event=0 wait completed",
         ]

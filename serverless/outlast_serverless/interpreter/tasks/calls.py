@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from outlast import RetryPolicy, workflow
 from outlast_serverless.interpreter.faults import Fault, from_failure
 from outlast_serverless.interpreter.request import TYPE_PREFIX
-from outlast_serverless.interpreter.scope import Execution, Interpreting, Scope
+from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.plan.model import CallTask, Directive, RunTask, Value
 from outlast_workflow.errors import ActivityError, ChildWorkflowError
 
@@ -38,8 +39,10 @@ async def run_process(self: Interpreting, task: RunTask, run: Execution) -> tupl
 
 async def _function(self: Interpreting, task: CallTask, run: Execution) -> Any:
     """Run the task of a function in a scope of its own: its arguments are its input, and errors are the caller's."""
-    given = self.evaluate(task.arguments, run.input, run.during(), task.pointer)
-    scope = Scope(run.scope.context, marks=(*run.scope.marks, f"call={run.task.pointer}"))
+    given: Any = None
+    if not self.frames.left:
+        given = self.evaluate(task.arguments, run.input, run.during(), task.pointer)
+    scope = replace(run.scope.within(f"call={run.task.pointer}"), variables={}, extended=None)
     try:
         return (await self.run_task(self.function(task.call), given, scope))[0]
     except Fault as error:
