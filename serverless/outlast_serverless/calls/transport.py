@@ -12,6 +12,7 @@ import httpx2
 
 from outlast_serverless.calls.authentication import Authentication
 from outlast_serverless.calls.policy import DeniedError, HttpPolicy
+from outlast_serverless.calls.tls import tls_context
 from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.secrets import Masking
 
@@ -53,7 +54,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, policy: HttpPolicy) -> None:
         self._policy = policy
-        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+        self._inner = httpx2.AsyncHTTPTransport(verify=tls_context(), trust_env=False)
         self.failure: Exception | None = None
         self.refusal: Refusal | None = None
 
