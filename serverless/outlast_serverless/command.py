@@ -28,7 +28,6 @@ from outlast_serverless.run_commands import (
     suspend,
     worker,
 )
-from outlast_serverless.trace_command import trace
 from outlast_workflow.errors import InvalidDocumentError, InvalidOptionError
 from outlast_workflow.errors.options import DocumentProblem
 
@@ -47,7 +46,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "show": show_source,
     "schedule": schedule,
     "describe": describe,
-    "trace": trace,
     "publish": publish,
     "suspend": suspend,
     "resume": resume,

@@ -65,15 +65,6 @@ AllowScript = Annotated[
         show_default=False,
     ),
 ]
-AllowStdio = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow-stdio",
-        metavar="COMMAND",
-        help="Let calls of MCP start this executable as a server; repeatable.",
-        show_default=False,
-    ),
-]
 SecretsEnv = Annotated[
     str | None,
     typer.Option(
@@ -98,7 +89,6 @@ def run(
     timeout: Timeout = None,
     allow_shell: AllowShell = False,
     allow_script: AllowScript = None,
-    allow_stdio: AllowStdio = None,
     secrets_env: SecretsEnv = None,
     deny_private: DenyPrivate = False,
     url: Url = None,
@@ -107,7 +97,7 @@ def run(
     """Run a document with a worker of its own, and print its output. Without --url its database is deleted again."""
     loaded, value, longest = load(file), input_value(input), waiting_time(timeout)
     target = None if url is None else database_url(url)
-    policies = _policies(allow_shell, allow_script, allow_stdio, secrets_env, deny_private)
+    policies = _policies(allow_shell, allow_script, secrets_env, deny_private)
 
     async def work(target: str) -> None:
         async with Client.connect(target) as client, Runtime(client, **policies) as runtime:
@@ -340,14 +330,13 @@ def worker(
     ] = None,
     allow_shell: AllowShell = False,
     allow_script: AllowScript = None,
-    allow_stdio: AllowStdio = None,
     secrets_env: SecretsEnv = None,
     deny_private: DenyPrivate = False,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
     """Run documents until SIGINT or SIGTERM."""
-    policies = _policies(allow_shell, allow_script, allow_stdio, secrets_env, deny_private)
+    policies = _policies(allow_shell, allow_script, secrets_env, deny_private)
 
     async def work(client: Client) -> None:
         async with Runtime(client, **policies) as runtime:
@@ -376,11 +365,7 @@ class _Policies(TypedDict):
 
 
 def _policies(
-    shell: bool,
-    scripts: list[str] | None,
-    servers: list[str] | None,
-    secrets_env: str | None,
-    deny_private: bool,
+    shell: bool, scripts: list[str] | None, secrets_env: str | None, deny_private: bool
 ) -> _Policies:
     """Return what options say of policies and secrets.
 
@@ -395,7 +380,7 @@ def _policies(
     return {
         "secrets": None if secrets_env is None else Secrets.from_env(secrets_env),
         "http": HttpPolicy(deny_private=deny_private),
-        "processes": ProcessPolicy(shell=shell, scripts=commands, stdio=servers or ()),
+        "processes": ProcessPolicy(shell=shell, scripts=commands),
     }
 
 

@@ -154,6 +154,11 @@ class Server:
         self.seen = seen
 
 
+def listening() -> socket.socket:
+    """Return a socket that listens on loopback, at a free port."""
+    return socket.create_server(("127.0.0.1", 0))
+
+
 @asynccontextmanager
 async def serving(more: Callable[[FastAPI], None] | None = None) -> AsyncGenerator[Server]:
     """Serve, with more routes if something adds them."""
@@ -161,7 +166,7 @@ async def serving(more: Callable[[FastAPI], None] | None = None) -> AsyncGenerat
     app = application(seen)
     if more is not None:
         more(app)
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = listening()
     config = uvicorn.Config(app, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve([listener]))

@@ -19,7 +19,6 @@ class ProcessPolicy:
     Attributes:
         shell: Whether shell commands may run.
         scripts: The languages that may run, each with the command that runs a file: ``{"python": ["python3"]}``.
-        stdio: The executables that calls may start as servers, such as ``"npx"``, with any arguments.
         environment: The variables of the worker that a process sees; all others only if its task sets them.
         cwd: The folder that a process begins in; the worker's own if ``None``.
         max_output_bytes: How much a process may write to each of stdout and stderr.
@@ -28,7 +27,6 @@ class ProcessPolicy:
 
     shell: bool = False
     scripts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    stdio: Sequence[str] = ()
     environment: tuple[str, ...] = INHERITED
     cwd: str | None = None
     max_output_bytes: int = 1 << 20
@@ -45,8 +43,6 @@ class ProcessPolicy:
                 raise InvalidOptionError(
                     f"the command of {language} must be a list, such as ['python3']", field="scripts"
                 )
-        if isinstance(self.stdio, str):
-            raise InvalidOptionError("stdio must be a list, such as ['npx']", field="stdio")
         if self.max_output_bytes <= 0:
             raise InvalidOptionError("max_output_bytes must be more than zero", field="max_output_bytes")
         if self.grace < 0:

@@ -81,9 +81,8 @@ class Runtime:
         from outlast_serverless.calls.openapi.activity import openapi_activity
         from outlast_serverless.calls.resources import Resources
         from outlast_serverless.calls.tokens import Tokens
-        from outlast_serverless.mcp.activity import mcp_activity
 
-        policy, allowed = http or HttpPolicy(), processes or ProcessPolicy()
+        policy = http or HttpPolicy()
         tokens = Tokens(policy)
         resources = Resources(policy, tokens)
 
@@ -106,8 +105,7 @@ class Runtime:
             http_activity(self._evaluator, secrets, policy, tokens),
             openapi_activity(self._evaluator, secrets, policy, tokens, resources),
             a2a_activity(self._evaluator, secrets, policy, tokens, resources),
-            mcp_activity(self._evaluator, secrets, policy, allowed, tokens),
-            *process_activities(self._evaluator, secrets, allowed),
+            *process_activities(self._evaluator, secrets, processes or ProcessPolicy()),
             *self._bus.activities,
             self._resolve_activity(),
             self._scheduler.activity,
