@@ -13,7 +13,7 @@ if find_spec("jsonschema_rs") is None or find_spec("ruamel") is None or find_spe
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.documents.versions import latest
-from outlast_serverless.graph import graph
+from outlast_serverless.picture.mermaid import graph
 from outlast_serverless.plan.model import Plan
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.rules.jq_text import Checker

@@ -14,8 +14,8 @@ from outlast.cli.common.output import document, show
 from outlast.text.wording import counted
 from outlast_serverless.documents.document import Document
 from outlast_serverless.event_commands import publish
-from outlast_serverless.graph import graph
 from outlast_serverless.jq import JqChecker
+from outlast_serverless.picture.mermaid import graph
 from outlast_serverless.run_commands import (
     describe,
     list_,

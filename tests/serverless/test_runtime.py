@@ -69,7 +69,8 @@ async def test_it_is_described_while_nobody_is_alive(database_url: str) -> None:
             ("timeout", "/do/0/w"),
             ("wait", "/do/0/w"),
         ]
-        assert all(one.deadline_at is not None for one in state.open)
+        lasts = [one.deadline_at - one.since for one in state.open if one.deadline_at and one.since]
+        assert [one.total_seconds() for one in lasts] == [15, 3600]
         await asyncio.sleep(20)
         async with env.new_worker(workflows=runtime.workflows):
             await faults(run, {**TIMEOUT, "instance": "/do/0/w"})

@@ -21,6 +21,7 @@ from outlast_serverless.http.bodies import (
     StartDocumentBody,
     StartedRun,
 )
+from outlast_serverless.http.paths import PathText
 from outlast_serverless.runtime.registry import page_of_documents, parsed_name
 from outlast_serverless.runtime.run import DocumentState
 from outlast_serverless.runtime.runtime import Runtime
@@ -152,19 +153,19 @@ def _runs(parts: HttpParts) -> APIRouter:
 
     @routes.get("/{workflow_id}", responses=parts.problems(404))
     async def describe(
-        workflow_id: str, runtime: Runtime = runtime, reader: Any = reading
+        workflow_id: PathText, runtime: Runtime = runtime, reader: Any = reading
     ) -> DocumentRunState:
         """Describe where a run stands: its open tasks, its deadlines, its error. No worker needs to be alive."""
         state = await runtime.run(workflow_id).describe()
         return told_state(state, payloads=reader.sees_payloads)
 
     @routes.post("/{workflow_id}/suspend", dependencies=writes, responses=parts.problems(404, 409))
-    async def suspend(workflow_id: str, runtime: Runtime = runtime) -> None:
+    async def suspend(workflow_id: PathText, runtime: Runtime = runtime) -> None:
         """Begin no further task. What is under way goes on, and so do deadlines."""
         await runtime.run(workflow_id).suspend()
 
     @routes.post("/{workflow_id}/resume", dependencies=writes, responses=parts.problems(404, 409))
-    async def resume(workflow_id: str, runtime: Runtime = runtime) -> None:
+    async def resume(workflow_id: PathText, runtime: Runtime = runtime) -> None:
         """Undo a suspension."""
         await runtime.run(workflow_id).resume()
 

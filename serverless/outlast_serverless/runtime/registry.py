@@ -140,3 +140,10 @@ def parsed_name(text: str) -> tuple[str, str, str]:
             field="document",
         )
     return namespace, name, version or LATEST
+
+
+def digest_of(connection: Connection, namespace: str, name: str, version: str) -> str | None:
+    """Return the digest of a version of a document; ``None`` if it is not registered."""
+    text = f"SELECT digest FROM serverless_documents WHERE {_KEY} AND version = ?"
+    rows = fetch(connection, text, (namespace, name, version))
+    return rows[0][0] if rows else None

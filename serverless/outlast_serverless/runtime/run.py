@@ -15,6 +15,7 @@ from outlast_serverless.events.cloud_events import checked_event, identity
 from outlast_serverless.events.names import EVENT
 from outlast_serverless.interpreter.faults import error_of, fault, is_timeout
 from outlast_serverless.interpreter.workflow import RESUME, SUSPEND
+from outlast_store.reads.timeline import timer_starts
 from outlast_workflow.errors import (
     ApplicationError,
     FaultedError,
@@ -45,7 +46,7 @@ class OpenTask:
         pointer: Where it stands in the document.
         kind: What is open of it: ``wait``, ``call``, ``run``, ``timeout``, ``backoff``, ``listen`` …
         execution: The iteration, attempt or visit that it is; empty for the only one.
-        since: Since when; ``None`` if only the deadline is known.
+        since: Since when; ``None`` if that is not known.
         deadline_at: When its time is up, or when its timer fires.
         worker: The worker that runs its activity.
     """
@@ -125,17 +126,26 @@ class DocumentRun:
 
     async def describe(self) -> DocumentState:
         """Return where the run stands. No worker needs to be alive."""
-        described = await self.handle.describe()
+        return await self.state(await self.handle.describe())
+
+    async def state(self, described: WorkflowDescription) -> DocumentState:
+        """Return where the run stands.
+
+        Args:
+            described: Its workflow, as the engine describes it.
+        """
+        run = described.run
         error: dict[str, Any] | None = None
-        if described.run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT):
+        if run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT) and run.next_run_id is None:
             try:
                 await self.result()
             except FaultedError as faulted:
                 error = faulted.error
             except WorkflowResultError as failed:
                 error = fault("runtime", str(failed), "/").error
-        listening = await self._runtime.read(subscriptions_of, described.run.first_run_id)
-        return state_of(described, error, listening)
+        listening = await self._runtime.read(subscriptions_of, run.first_run_id)
+        begun = await self._runtime.read(timer_starts, run.run_id) if described.pending_timers else {}
+        return state_of(described, error, listening, begun)
 
     async def publish(self, event: Mapping[str, Any]) -> None:
         """Send an event to this run alone. It is kept for the run until a task consumes it, even if none listens yet.
@@ -174,7 +184,10 @@ def timed_out() -> dict[str, Any]:
 
 
 def state_of(
-    described: WorkflowDescription, error: dict[str, Any] | None, listening: Sequence[Subscription] = ()
+    described: WorkflowDescription,
+    error: dict[str, Any] | None,
+    listening: Sequence[Subscription] = (),
+    begun: Mapping[int, int] | None = None,
 ) -> DocumentState:
     """Return where a run of a document stands.
 
@@ -182,9 +195,11 @@ def state_of(
         described: Its workflow, as the engine describes it.
         error: The error of the DSL, if it faulted.
         listening: What it is subscribed to.
+        begun: When its timers were started, in microseconds since the epoch.
     """
     memo, run = described.run.memo or {}, described.run
-    open_ = tuple(sorted(_open(described, listening), key=lambda one: (one.pointer, one.execution, one.kind)))
+    found = _open(described, listening, begun or {})
+    open_ = tuple(sorted(found, key=lambda one: (one.pointer, one.execution, one.kind)))
     phase = _PHASES.get(run.status)
     if phase is None:
         phase = _open_phase(run.started_at is not None, bool(memo.get("suspended")), open_)
@@ -208,14 +223,17 @@ def _open_phase(begun: bool, suspended: bool, open_: tuple[OpenTask, ...]) -> st
     return "waiting" if kinds and kinds <= _WAITING else "running"
 
 
-def _open(described: WorkflowDescription, listening: Sequence[Subscription]) -> list[OpenTask]:
+def _open(
+    described: WorkflowDescription, listening: Sequence[Subscription], begun: Mapping[int, int]
+) -> list[OpenTask]:
     found: list[OpenTask] = []
     if described.run.closed_at is None:
         opened = {one.execution_id: one.opened_at for one in listening}
         for execution, opened_at in opened.items():
             found += _labelled(f"listen {execution}", to_datetime(opened_at), None, None)
     for timer in described.pending_timers:
-        found += _labelled(timer.summary, None, timer.fire_at, None)
+        since = begun.get(timer.timer_id)
+        found += _labelled(timer.summary, None if since is None else to_datetime(since), timer.fire_at, None)
     for activity in described.pending_activities:
         worker = None if activity.worker is None else activity.worker.worker_id
         found += _labelled(activity.summary, activity.scheduled_at, activity.next_deadline_at, worker)
