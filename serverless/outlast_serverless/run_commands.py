@@ -65,6 +65,33 @@ AllowScript = Annotated[
         show_default=False,
     ),
 ]
+AllowContainers = Annotated[
+    str | None,
+    typer.Option(
+        "--allow-containers",
+        metavar="ENGINE",
+        help="Let documents run containers by this engine, such as podman or docker.",
+        show_default=False,
+    ),
+]
+AllowMount = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-mount",
+        metavar="FOLDER",
+        help="Let containers mount this folder, or the volume of this name; repeatable.",
+        show_default=False,
+    ),
+]
+AllowPublish = Annotated[
+    str | None,
+    typer.Option(
+        "--allow-publish",
+        metavar="ADDRESS",
+        help="Let containers publish ports on this address of the host.",
+        show_default=False,
+    ),
+]
 SecretsEnv = Annotated[
     str | None,
     typer.Option(
@@ -89,6 +116,9 @@ def run(
     timeout: Timeout = None,
     allow_shell: AllowShell = False,
     allow_script: AllowScript = None,
+    allow_containers: AllowContainers = None,
+    allow_mount: AllowMount = None,
+    allow_publish: AllowPublish = None,
     secrets_env: SecretsEnv = None,
     deny_private: DenyPrivate = False,
     url: Url = None,
@@ -97,7 +127,15 @@ def run(
     """Run a document with a worker of its own, and print its output. Without --url its database is deleted again."""
     loaded, value, longest = load(file), input_value(input), waiting_time(timeout)
     target = None if url is None else database_url(url)
-    policies = _policies(allow_shell, allow_script, secrets_env, deny_private)
+    policies = _policies(
+        allow_shell,
+        allow_script,
+        secrets_env,
+        deny_private,
+        containers=allow_containers,
+        mounts=allow_mount,
+        publish=allow_publish,
+    )
 
     async def work(target: str) -> None:
         async with Client.connect(target) as client, Runtime(client, **policies) as runtime:
@@ -330,13 +368,24 @@ def worker(
     ] = None,
     allow_shell: AllowShell = False,
     allow_script: AllowScript = None,
+    allow_containers: AllowContainers = None,
+    allow_mount: AllowMount = None,
+    allow_publish: AllowPublish = None,
     secrets_env: SecretsEnv = None,
     deny_private: DenyPrivate = False,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
     """Run documents until SIGINT or SIGTERM."""
-    policies = _policies(allow_shell, allow_script, secrets_env, deny_private)
+    policies = _policies(
+        allow_shell,
+        allow_script,
+        secrets_env,
+        deny_private,
+        containers=allow_containers,
+        mounts=allow_mount,
+        publish=allow_publish,
+    )
 
     async def work(client: Client) -> None:
         async with Runtime(client, **policies) as runtime:
@@ -365,12 +414,19 @@ class _Policies(TypedDict):
 
 
 def _policies(
-    shell: bool, scripts: list[str] | None, secrets_env: str | None, deny_private: bool
+    shell: bool,
+    scripts: list[str] | None,
+    secrets_env: str | None,
+    deny_private: bool,
+    *,
+    containers: str | None,
+    mounts: list[str] | None,
+    publish: str | None,
 ) -> _Policies:
     """Return what options say of policies and secrets.
 
     Raises:
-        InvalidOptionError: A language is not known.
+        InvalidOptionError: A language is not known, or something can be mounted or published nowhere.
     """
     usual = {"python": sys.executable, "js": "node"}
     commands: dict[str, list[str]] = {}
@@ -380,7 +436,13 @@ def _policies(
     return {
         "secrets": None if secrets_env is None else Secrets.from_env(secrets_env),
         "http": HttpPolicy(deny_private=deny_private),
-        "processes": ProcessPolicy(shell=shell, scripts=commands),
+        "processes": ProcessPolicy(
+            shell=shell,
+            scripts=commands,
+            containers=None if containers is None else shlex.split(containers),
+            mounts=mounts or (),
+            publish=publish,
+        ),
     }
 
 

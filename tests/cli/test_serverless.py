@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from tests.cli.conftest import Command, Running
+from tests.serverless.processes import engine
 
 HEAD = "document: {dsl: '1.0.3', namespace: n, name: a, version: '0.1.0'}\n"
 
@@ -125,6 +128,20 @@ def test_policies_and_secrets_are_options(
     options = ("--secrets-env", "APP_", "--allow-shell", "--allow-script", "python")
     assert orjson.loads(bare("serverless", "run", file, *options).out) == "yes\n"
     assert bare("serverless", "run", file, "--allow-script", "ruby").code == 2
+
+
+def test_containers_are_allowed_by_options(
+    bare: Command, written: Callable[[str], str], tmp_path: Path
+) -> None:
+    file = written(
+        f"do: [{{c: {{run: {{container: {{image: hello, ports: {{'80': 80}}, volumes: {{'{tmp_path}': /x}}}}}}}}}}]"
+    )
+    command = shlex.join((sys.executable, "-I", "-S", engine.__file__, str(tmp_path)))
+    options = ("--allow-containers", command, "--allow-mount", str(tmp_path), "--allow-publish", "127.0.0.1")
+    assert orjson.loads(bare("serverless", "run", file, *options).out) == "Hello from hello\n"
+    denied = bare("serverless", "run", file, *options[:4])
+    assert (denied.code, "ProcessPolicy(publish='127.0.0.1')" in denied.err) == (1, True)
+    assert bare("serverless", "run", file, "--allow-mount", "a/b").code == 2
 
 
 def test_a_document_is_scheduled_on_events(outlast: Command, written: Callable[[str], str]) -> None:

@@ -30,6 +30,7 @@ class CallRequest:
         timeout: How many seconds it may take.
         awaits: Whether a process is waited for.
         returns: What of a process is the output.
+        name: The name of the task.
     """
 
     pointer: str
@@ -42,6 +43,7 @@ class CallRequest:
     timeout: float | None = None
     awaits: bool = True
     returns: str = "stdout"
+    name: str = ""
 
     @classmethod
     def of(cls, request: dict[str, Any]) -> CallRequest:
@@ -57,6 +59,7 @@ class CallRequest:
             request.get("timeout"),
             request.get("await", True),
             request.get("return", "stdout"),
+            request.get("name", ""),
         )
 
 

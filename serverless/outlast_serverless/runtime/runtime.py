@@ -20,6 +20,7 @@ from outlast_serverless.interpreter.workflow import workflow_of
 from outlast_serverless.jq import Evaluator
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.processes.running import process_activities
+from outlast_serverless.processes.sweeping import Sweeper
 from outlast_serverless.runtime.registry import (
     LATEST,
     RegisterDocument,
@@ -82,12 +83,13 @@ class Runtime:
         from outlast_serverless.calls.resources import Resources
         from outlast_serverless.calls.tokens import Tokens
 
-        policy = http or HttpPolicy()
+        policy, allowed = http or HttpPolicy(), processes or ProcessPolicy()
         tokens = Tokens(policy)
         resources = Resources(policy, tokens)
 
         self.client = client
         self._evaluator = Evaluator()
+        self._sweeper = Sweeper(allowed, client)
         self._bus = Bus(client, float(timeout_seconds("events kept", events_kept)))
         self._described: dict[str, Any] = {
             "name": "outlast",
@@ -105,7 +107,7 @@ class Runtime:
             http_activity(self._evaluator, secrets, policy, tokens),
             openapi_activity(self._evaluator, secrets, policy, tokens, resources),
             a2a_activity(self._evaluator, secrets, policy, tokens, resources),
-            *process_activities(self._evaluator, secrets, processes or ProcessPolicy()),
+            *process_activities(self._evaluator, secrets, allowed, self._sweeper),
             *self._bus.activities,
             self._resolve_activity(),
             self._scheduler.activity,
@@ -116,6 +118,7 @@ class Runtime:
     async def __aenter__(self) -> Self:
         self._evaluator.start()
         self._bus.start()
+        self._sweeper.start()
         return self
 
     async def __aexit__(
@@ -124,6 +127,7 @@ class Runtime:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self._sweeper.close()
         await self._bus.close()
         self._evaluator.close()
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 from tests.serverless.cases import HERE
+from tests.serverless.processes import engine
 from tests.serverless.server import serving
 
 from outlast import Client, Worker
@@ -50,7 +53,7 @@ async def test_what_does_not_run_yet_is_refused(name: str, sqlite_url: str) -> N
         assert await client.count() == 0
 
 
-async def test_those_that_run_give_their_outcomes(database_url: str) -> None:
+async def test_those_that_run_give_their_outcomes(database_url: str, tmp_path: Path) -> None:
     async with serving() as server, Client.connect(database_url) as client:
         texts = "".join(file.read_text() for file in EXAMPLES.values())
         hosts = {*re.findall(r"https://([a-z0-9.-]+)", texts), "swapi.dev"}
@@ -58,15 +61,17 @@ async def test_those_that_run_give_their_outcomes(database_url: str) -> None:
             rewrite={f"https://{host}": f"{server.url}/any/{host}" for host in hosts}
             | {KEYCLOAK: f"{server.url}/any/keycloak"}
         )
+        containers = [sys.executable, "-I", "-S", engine.__file__, str(tmp_path)]
+        processes = ProcessPolicy(shell=True, containers=containers)
         async with (
-            Runtime(client, secrets=SECRETS, http=policy, processes=ProcessPolicy(shell=True)) as runtime,
+            Runtime(client, secrets=SECRETS, http=policy, processes=processes) as runtime,
             Worker(client, workflows=runtime.workflows, activities=runtime.activities),
         ):
             await runtime.register(Document.parse(REGISTERED))
             names = [name for name in with_("out", "error") if "waits" not in OUTCOMES[name]]
             # What listens to everything must not hear what others emit.
             names.sort(key=lambda name: "events" in OUTCOMES[name])
-            assert len(names) == 46
+            assert len(names) == 56
             found = [
                 one
                 for listens in (False, True)

@@ -1,0 +1,19 @@
+"""What stands in a document, as the arguments and variables of a process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+
+def flat(arguments: Any) -> list[str]:
+    """Return arguments as a list; a mapping is ``--key value``."""
+    if isinstance(arguments, dict):
+        return [part for key, value in arguments.items() for part in (f"--{key}", text(value))]
+    return [text(value) for value in arguments or ()]
+
+
+def text(value: Any) -> str:
+    """Return a value as a process gets it: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
