@@ -21,6 +21,8 @@ from outlast_serverless.runtime.run import DocumentRun, DocumentState, OpenTask
 from outlast_serverless.runtime.runtime import Runtime
 from outlast_serverless.schedules.scheduler import DocumentSchedule
 from outlast_serverless.secrets import Secrets, SecretSource
+from outlast_serverless.tracing.steps import TaskStep
+from outlast_serverless.tracing.tracer import TracePage
 from outlast_workflow.errors import InvalidDocumentError
 from outlast_workflow.errors.options import DocumentProblem
 
@@ -39,6 +41,8 @@ __all__ = [
     "Runtime",
     "SecretSource",
     "Secrets",
+    "TaskStep",
+    "TracePage",
     "graph",
     "latest",
 ]

@@ -28,6 +28,7 @@ from outlast_serverless.run_commands import (
     suspend,
     worker,
 )
+from outlast_serverless.trace_command import trace
 from outlast_workflow.errors import InvalidDocumentError, InvalidOptionError
 from outlast_workflow.errors.options import DocumentProblem
 
@@ -46,6 +47,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "show": show_source,
     "schedule": schedule,
     "describe": describe,
+    "trace": trace,
     "publish": publish,
     "suspend": suspend,
     "resume": resume,

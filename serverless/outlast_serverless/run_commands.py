@@ -92,6 +92,15 @@ AllowPublish = Annotated[
         show_default=False,
     ),
 ]
+AllowStdio = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-stdio",
+        metavar="COMMAND",
+        help="Let calls of MCP start this executable as a server; repeatable.",
+        show_default=False,
+    ),
+]
 SecretsEnv = Annotated[
     str | None,
     typer.Option(
@@ -119,6 +128,7 @@ def run(
     allow_containers: AllowContainers = None,
     allow_mount: AllowMount = None,
     allow_publish: AllowPublish = None,
+    allow_stdio: AllowStdio = None,
     secrets_env: SecretsEnv = None,
     deny_private: DenyPrivate = False,
     url: Url = None,
@@ -130,6 +140,7 @@ def run(
     policies = _policies(
         allow_shell,
         allow_script,
+        allow_stdio,
         secrets_env,
         deny_private,
         containers=allow_containers,
@@ -371,6 +382,7 @@ def worker(
     allow_containers: AllowContainers = None,
     allow_mount: AllowMount = None,
     allow_publish: AllowPublish = None,
+    allow_stdio: AllowStdio = None,
     secrets_env: SecretsEnv = None,
     deny_private: DenyPrivate = False,
     url: Url = None,
@@ -380,6 +392,7 @@ def worker(
     policies = _policies(
         allow_shell,
         allow_script,
+        allow_stdio,
         secrets_env,
         deny_private,
         containers=allow_containers,
@@ -416,6 +429,7 @@ class _Policies(TypedDict):
 def _policies(
     shell: bool,
     scripts: list[str] | None,
+    servers: list[str] | None,
     secrets_env: str | None,
     deny_private: bool,
     *,
@@ -439,6 +453,7 @@ def _policies(
         "processes": ProcessPolicy(
             shell=shell,
             scripts=commands,
+            stdio=servers or (),
             containers=None if containers is None else shlex.split(containers),
             mounts=mounts or (),
             publish=publish,

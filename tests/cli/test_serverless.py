@@ -109,6 +109,20 @@ def test_it_is_started_described_suspended_and_run(
     assert outlast("serverless", "resume", "w").code == 0
     assert orjson.loads(outlast("result", "w").out) == {"done": True}
     assert worker.stop().code == 0
+    # The worker is gone, and what has run is told all the same, in 80 columns.
+    told = outlast("serverless", "trace", "w").out.splitlines()
+    assert [line.split()[0] for line in told] == ["w:", "TASK", "/do/0/w", "/do/1/s"]
+    assert [line.split()[-1] for line in told[2:]] == ["completed", "completed"]
+    assert all(len(line) <= 80 for line in told)
+    whole = outlast("serverless", "trace", "w", "--json", "--data").lines
+    assert (whole[1]["pointer"], whole[1]["output"]) == ("/do/1/s", {"done": True})
+    first, rest = outlast("serverless", "trace", "w", "--json", "--limit", "1").lines
+    assert (first["pointer"], "output" in first) == ("/do/0/w", False)
+    [second] = outlast("serverless", "trace", "w", "--json", "--cursor", rest["cursor"]).lines
+    assert second["pointer"] == "/do/1/s"
+    assert f"--cursor {rest['cursor']}" in outlast("serverless", "trace", "w", "--limit", "1").out
+    assert outlast("serverless", "trace", "w", "--data").code == 2
+    assert outlast("serverless", "trace", "nobody").code == 3
 
 
 def test_policies_and_secrets_are_options(

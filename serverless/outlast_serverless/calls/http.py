@@ -17,6 +17,7 @@ from outlast_serverless.calls.authentication import Authentication, TokenSource,
 from outlast_serverless.calls.heartbeats import beating
 from outlast_serverless.calls.policy import DeniedError, HttpPolicy
 from outlast_serverless.calls.request import CallRequest, Filling
+from outlast_serverless.calls.tls import tls_context
 from outlast_serverless.interpreter.data_flow import filled_uri
 from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.jq import Evaluator
@@ -209,7 +210,9 @@ async def _sent(
     if policy.idempotency_key and call.method not in _SAFE:
         headers.setdefault("idempotency-key", asked.key)
     method, url, content = call.method, policy.rewritten(call.url), call.content
-    async with httpx2.AsyncClient(trust_env=False, timeout=None, follow_redirects=False) as client:
+    async with httpx2.AsyncClient(
+        verify=tls_context(), trust_env=False, timeout=None, follow_redirects=False
+    ) as client:
         for _ in range(_MOST_REDIRECTS):
             answer = await _once(asked, policy, filling, client, method, url, headers, content, call)
             following = answer.headers.get("location")

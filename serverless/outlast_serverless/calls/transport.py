@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -11,10 +12,14 @@ import httpx2
 
 from outlast_serverless.calls.authentication import Authentication
 from outlast_serverless.calls.policy import DeniedError, HttpPolicy
+from outlast_serverless.calls.tls import tls_context
 from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.secrets import Masking
 
 _ENCODED: Final = ("content-encoding", "content-length", "transfer-encoding")
+
+
+_GOODBYE_S: Final = 5.0
 
 
 class TooLargeError(Exception):
@@ -43,22 +48,28 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         policy: What may be called.
 
     Attributes:
-        failure: Why the last request was not answered.
+        failure: Why the last POST was not answered, or not to its end.
         refusal: The answer to the last POST, if it was no success.
     """
 
     def __init__(self, policy: HttpPolicy) -> None:
         self._policy = policy
-        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+        self._inner = httpx2.AsyncHTTPTransport(verify=tls_context(), trust_env=False)
         self.failure: Exception | None = None
         self.refusal: Refusal | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request."""
+        if request.method == "POST":
+            self.failure = self.refusal = None
         try:
-            return await self._answer(request)
+            # A goodbye holds nobody up.
+            async with asyncio.timeout(_GOODBYE_S if request.method == "DELETE" else None):
+                return await self._answer(request)
+        except TimeoutError:
+            raise httpx2.ReadTimeout("it was not answered", request=request) from None
         except (DeniedError, TooLargeError, httpx2.HTTPError, OSError) as error:
-            self.failure = error
+            self._note(request, error)
             raise
 
     async def aclose(self) -> None:
@@ -86,14 +97,16 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             extensions=encoded.extensions,
             request=request,
         )
-        if request.method == "POST":
-            self.refusal = None
-            if not answer.is_success:
-                content = await answer.aread()
-                await answer.aclose()
-                self.refusal = Refusal(answer.status_code, answer.reason_phrase, content)
-                return httpx2.Response(answer.status_code, headers=headers, content=content, request=request)
+        if request.method == "POST" and not answer.is_success:
+            content = await answer.aread()
+            await answer.aclose()
+            self.refusal = Refusal(answer.status_code, answer.reason_phrase, content)
+            return httpx2.Response(answer.status_code, headers=headers, content=content, request=request)
         return answer
+
+    def _note(self, request: httpx2.Request, error: Exception) -> None:
+        if request.method == "POST":
+            self.failure = error
 
     async def parts(self, answer: httpx2.Response) -> AsyncIterator[bytes]:
         """Yield the body of an answer, decoded.
@@ -109,7 +122,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                     raise TooLargeError(f"it answered with more than {self._policy.max_response_bytes} bytes")
                 yield part
         except (TooLargeError, httpx2.HTTPError, OSError) as error:
-            self.failure = error
+            self._note(answer.request, error)
             raise
 
 

@@ -30,6 +30,7 @@ class ProcessPolicy:
         mounts: What containers may mount: folders of the host, with all that is in them, and names of volumes.
         publish: The address of the host on which containers may publish ports, such as ``127.0.0.1``; ``None`` if they
             may publish none.
+        stdio: The executables that calls may start as servers, such as ``"npx"``, with any arguments.
         environment: The variables of the worker that a process sees; all others only if its task sets them. Of a
             container, it is the engine that sees them.
         cwd: The folder that a process begins in; the worker's own if ``None``.
@@ -43,6 +44,7 @@ class ProcessPolicy:
     container_options: Sequence[str] = ()
     mounts: Sequence[str] = ()
     publish: str | None = None
+    stdio: Sequence[str] = ()
     environment: tuple[str, ...] = INHERITED
     cwd: str | None = None
     max_output_bytes: int = 1 << 20
@@ -59,6 +61,8 @@ class ProcessPolicy:
                 raise InvalidOptionError(
                     f"the command of {language} must be a list, such as ['python3']", field="scripts"
                 )
+        if isinstance(self.stdio, str):
+            raise InvalidOptionError("stdio must be a list, such as ['npx']", field="stdio")
         if self.max_output_bytes <= 0:
             raise InvalidOptionError("max_output_bytes must be more than zero", field="max_output_bytes")
         if self.grace < 0:

@@ -82,6 +82,7 @@ class Runtime:
         from outlast_serverless.calls.openapi.activity import openapi_activity
         from outlast_serverless.calls.resources import Resources
         from outlast_serverless.calls.tokens import Tokens
+        from outlast_serverless.mcp.activity import mcp_activity
 
         policy, allowed = http or HttpPolicy(), processes or ProcessPolicy()
         tokens = Tokens(policy)
@@ -107,6 +108,7 @@ class Runtime:
             http_activity(self._evaluator, secrets, policy, tokens),
             openapi_activity(self._evaluator, secrets, policy, tokens, resources),
             a2a_activity(self._evaluator, secrets, policy, tokens, resources),
+            mcp_activity(self._evaluator, secrets, policy, allowed, tokens),
             *process_activities(self._evaluator, secrets, allowed, self._sweeper),
             *self._bus.activities,
             self._resolve_activity(),

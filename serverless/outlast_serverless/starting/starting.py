@@ -80,7 +80,8 @@ class Starting:
                 start = start.replace(execution_timeout=limit)
             if seconds < _SHORTEST_S or given.execution_deadline is not None:
                 timeout_us = int(seconds * _US)
-        return StartRequest(document.definition, input, timeout_us=timeout_us), start
+        jq = self._evaluator.version
+        return StartRequest(document.definition, input, timeout_us=timeout_us, jq=jq), start
 
     def _timeout(self, document: Document, input: Any) -> float | None:
         """Return the timeout of the workflow in seconds; an expression sees the raw input."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from outlast_serverless.calls.extras import lacking
 from outlast_serverless.documents.document import Document
 from outlast_serverless.plan.model import CallTask, DataFlow, RunTask, Task
 from outlast_serverless.plan.walking import data_flows, tasks_of
@@ -36,7 +37,7 @@ def _tasks(document: Document, activities: Collection[str]) -> Iterator[tuple[st
 def _why(task: Task, activities: Collection[str]) -> str:
     if isinstance(task, CallTask) and task.function is None:
         if f"serverless.{task.call}" in activities:
-            return ""
+            return lacking(task.call)
         if "@" in task.call or "://" in task.call:
             return (
                 "functions from a catalog or an address cannot be called yet: define it under use.functions"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 from tests.serverless.cases import HERE
+from tests.serverless.mcp import server as mcp_server
 from tests.serverless.processes import engine
 from tests.serverless.server import serving
 
 from outlast import Client, Worker
 from outlast.errors import FaultedError, UnsupportedTaskError
-from outlast_serverless import Document, HttpPolicy, ProcessPolicy, Runtime, Secrets
+from outlast_serverless import Document, DocumentRun, HttpPolicy, ProcessPolicy, Runtime, Secrets
 
+TRACES: dict[str, list[str]] = YAML(typ="safe").load(HERE / "traces.yaml")
 OUTCOMES: dict[str, dict[str, Any]] = YAML(typ="safe").load(HERE / "outcomes.yaml")
 EXAMPLES = {file.stem: file for file in sorted((HERE / "examples").glob("*.yaml"))}
 KEYCLOAK = "http://keycloak"
@@ -53,6 +56,16 @@ async def test_what_does_not_run_yet_is_refused(name: str, sqlite_url: str) -> N
         assert await client.count() == 0
 
 
+@pytest.fixture
+def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `npx` be a server of MCP."""
+    script = tmp_path / "npx"
+    script.write_text(f"#!/bin/sh\nexec {sys.executable} {mcp_server.__file__}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("npx")
 async def test_those_that_run_give_their_outcomes(database_url: str, tmp_path: Path) -> None:
     async with serving() as server, Client.connect(database_url) as client:
         texts = "".join(file.read_text() for file in EXAMPLES.values())
@@ -62,7 +75,7 @@ async def test_those_that_run_give_their_outcomes(database_url: str, tmp_path: P
             | {KEYCLOAK: f"{server.url}/any/keycloak"}
         )
         containers = [sys.executable, "-I", "-S", engine.__file__, str(tmp_path)]
-        processes = ProcessPolicy(shell=True, containers=containers)
+        processes = ProcessPolicy(shell=True, containers=containers, stdio=["npx"])
         async with (
             Runtime(client, secrets=SECRETS, http=policy, processes=processes) as runtime,
             Worker(client, workflows=runtime.workflows, activities=runtime.activities),
@@ -71,7 +84,7 @@ async def test_those_that_run_give_their_outcomes(database_url: str, tmp_path: P
             names = [name for name in with_("out", "error") if "waits" not in OUTCOMES[name]]
             # What listens to everything must not hear what others emit.
             names.sort(key=lambda name: "events" in OUTCOMES[name])
-            assert len(names) == 56
+            assert len(names) == 57
             found = [
                 one
                 for listens in (False, True)
@@ -79,16 +92,27 @@ async def test_those_that_run_give_their_outcomes(database_url: str, tmp_path: P
                     *(outcome(runtime, name) for name in names if ("events" in OUTCOMES[name]) == listens)
                 )
             ]
-    assert dict(zip(names, found, strict=True)) == {
+        traces = {name: await traced(client, run_id) for name, (run_id, _) in zip(names, found, strict=True)}
+    assert {name: told for name, (_, told) in zip(names, found, strict=True)} == {
         name: OUTCOMES[name].get("out", OUTCOMES[name].get("error")) for name in names
+    }
+    assert {name: trace for name, trace in traces.items() if name in TRACES} == {
+        name: trace for name, trace in TRACES.items() if name in names
     }
 
 
-async def outcome(runtime: Runtime, name: str) -> Any:
-    """What an example gives; of a mapping, only what is recorded."""
+async def traced(client: Client, workflow_id: str) -> list[str]:
+    """Which tasks have run, in their order. Who wins a competition is left open."""
+    run = DocumentRun(client.handle(workflow_id), client.runtime)
+    found = [f"{step.id} {step.outcome}" async for step in run.trace()]
+    return [one.removesuffix(" completed").removesuffix(" cancelled") for one in found]
+
+
+async def outcome(runtime: Runtime, name: str) -> tuple[str, Any]:
+    """The workflow id of an example, and what it gives; of a mapping, only what is recorded."""
     wanted = OUTCOMES[name]
+    run = await runtime.start(Document.load(EXAMPLES[name]), wanted.get("in"))
     try:
-        run = await runtime.start(Document.load(EXAMPLES[name]), wanted.get("in"))
         for number, event in enumerate(wanted.get("events", ())):
             await run.publish({"id": str(number), "source": "/test", **event})
         found = await run.result()
@@ -96,5 +120,5 @@ async def outcome(runtime: Runtime, name: str) -> Any:
         found = faulted.error
     expected = wanted.get("out", wanted.get("error"))
     if isinstance(found, dict) and isinstance(expected, dict):
-        return {key: found.get(key) for key in expected}
-    return found
+        return run.id, {key: found.get(key) for key in expected}
+    return run.id, found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from outlast import RetryPolicy, workflow
 from outlast_serverless.interpreter.faults import Fault, from_failure
 from outlast_serverless.interpreter.request import TYPE_PREFIX
-from outlast_serverless.interpreter.scope import Execution, Interpreting, Scope
+from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.plan.model import CallTask, Directive, RunTask, Value
 from outlast_workflow.errors import ActivityError, ChildWorkflowError
 
@@ -15,7 +16,7 @@ PREFIX: Final = "serverless."
 RESOLVE: Final = "serverless.resolve"
 """The local activity that finds the document of a subflow."""
 _ONCE: Final = RetryPolicy(max_attempts=1)
-_LONGEST_S: Final = 365 * 86_400.0
+LONGEST_S: Final = 365 * 86_400.0
 """What a call without a timeout may take; its heartbeats tell much sooner that its worker is gone."""
 _HEARTBEAT_S: Final = 60.0
 
@@ -38,8 +39,10 @@ async def run_process(self: Interpreting, task: RunTask, run: Execution) -> tupl
 
 async def _function(self: Interpreting, task: CallTask, run: Execution) -> Any:
     """Run the task of a function in a scope of its own: its arguments are its input, and errors are the caller's."""
-    given = self.evaluate(task.arguments, run.input, run.during(), task.pointer)
-    scope = Scope(run.scope.context, marks=(*run.scope.marks, f"call={run.task.pointer}"))
+    given: Any = None
+    if not self.frames.left:
+        given = self.evaluate(task.arguments, run.input, run.during(), task.pointer)
+    scope = replace(run.scope.within(f"call={run.task.pointer}"), variables={}, extended=None)
     try:
         return (await self.run_task(self.function(task.call), given, scope))[0]
     except Fault as error:
@@ -48,7 +51,7 @@ async def _function(self: Interpreting, task: CallTask, run: Execution) -> Any:
 
 async def _activity(self: Interpreting, name: str, value: Value, run: Execution, **more: Any) -> Any:
     request = self.call_request(run, value, run.input, **more)
-    timeout = _LONGEST_S if run.timeout is None else run.timeout
+    timeout = LONGEST_S if run.timeout is None else run.timeout
     try:
         return await workflow.execute_activity(
             PREFIX + name,
