@@ -14,8 +14,10 @@ from typing import Any
 import orjson
 import pytest
 from fastapi import FastAPI, Request, Response
+from tests.serverless.calls.authority import Authority
 from tests.serverless.calls.test_a2a import PROGRAM
 from tests.serverless.calls.test_http import SECRETS, Run, fault
+from tests.serverless.calls.test_tokens import policy
 from tests.serverless.cases import HEAD, whole
 from tests.serverless.mcp.server import Seen, serving
 from tests.serverless.server import serving as serving_more
@@ -178,6 +180,31 @@ async def test_credentials_are_sent_and_not_written(tmp_path: Path, seen: Seen) 
         assert found == ("Bearer very-secret-token", "very-secret-token", "Bearer")
     with sqlite3.connect(tmp_path / "w.db") as database:
         assert "very-secret-token" not in "".join(database.iterdump())
+
+
+async def test_a_token_is_asked_for_and_forgotten_where_it_is_refused(run: Run, seen: Seen) -> None:
+    authority = Authority()
+
+    def mount(app: FastAPI) -> None:
+        authority.mount(app)
+        gateway(app)
+
+    async with serving_more(mount) as server:
+        grant = {"oauth2": {**policy(), "authority": f"{server.url}/realm"}}
+
+        def at(uri: str) -> Any:
+            transport = {"http": {"endpoint": {"uri": uri, "authentication": grant}}}
+            return {"call": "mcp", "with": {"method": "tools/list", "transport": transport}}
+
+        refused = {
+            "try": [{"r": at(f"{server.url}/guard/401")}],
+            "catch": {"errors": {"with": {"status": 401}}},
+        }
+        tasks = [{"a": at("SERVER/mcp")}, {"b": refused}, {"c": at("SERVER/mcp")}, {"d": at("SERVER/mcp")}]
+        assert (await run(HEAD + f"do: {orjson.dumps(tasks).decode()}"))["tools"]
+    shown = list(dict.fromkeys(headers["authorization"] for _, headers in seen.requests))
+    assert len(authority.asked) == len(shown) == 2
+    assert all(one.startswith("Bearer e30.") for one in shown)
 
 
 async def test_a_call_that_takes_too_long_is_ended(run: Run, seen: Seen) -> None:
