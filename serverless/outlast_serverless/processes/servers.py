@@ -15,6 +15,7 @@ import orjson
 
 from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.processes import stdio_supervisor
+from outlast_serverless.processes.arguments import flat, text
 from outlast_serverless.processes.policy import ProcessPolicy
 
 
@@ -43,9 +44,9 @@ def described_server(given: Any, policy: ProcessPolicy, pointer: str) -> dict[st
     executable = shutil.which(command, path=environment.get("PATH", os.defpath))
     if executable is None:
         raise fault("configuration", f"the server {command!r:.100} is not there, or not executable", pointer)
-    environment |= {str(name): _text(value) for name, value in (given.get("environment") or {}).items()}
+    environment |= {str(name): text(value) for name, value in (given.get("environment") or {}).items()}
     return {
-        "argv": [executable, *(_text(one) for one in given.get("arguments") or ())],
+        "argv": [executable, *flat(given.get("arguments"))],
         "environment": environment,
         "cwd": policy.cwd,
         "grace": policy.grace,
@@ -77,7 +78,3 @@ async def started(described: dict[str, Any], limit: int) -> asyncio.subprocess.P
     with contextlib.suppress(ConnectionError):
         await process.stdin.drain()
     return process
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
