@@ -28,6 +28,7 @@ from outlast.text.wording import pretty
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.jq import JqChecker
+from outlast_serverless.plan.kinds import is_url
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.runtime.registry import parsed_name
 from outlast_serverless.runtime.run import DocumentRun, DocumentState
@@ -113,6 +114,24 @@ SecretsEnv = Annotated[
 DenyPrivate = Annotated[
     bool, typer.Option("--deny-private", help="Deny calls of addresses that are not public.")
 ]
+AllowFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-files",
+        metavar="FOLDER",
+        help="Let documents fetch resources from the files of this folder; repeatable.",
+        show_default=False,
+    ),
+]
+Catalog = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="URL|FOLDER",
+        help="The default catalog, for functions such as log:1.0.0@default.",
+        show_default=False,
+    ),
+]
 NewId = Annotated[
     str | None, typer.Option("--id", help="The workflow id; by default a new UUID.", show_default=False)
 ]
@@ -131,6 +150,8 @@ def run(
     allow_stdio: AllowStdio = None,
     secrets_env: SecretsEnv = None,
     deny_private: DenyPrivate = False,
+    allow_files: AllowFiles = None,
+    catalog: Catalog = None,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
@@ -146,6 +167,8 @@ def run(
         containers=allow_containers,
         mounts=allow_mount,
         publish=allow_publish,
+        files=allow_files,
+        catalog=catalog,
     )
 
     async def work(target: str) -> None:
@@ -188,6 +211,7 @@ def start(
     task_queue: TaskQueue = DEFAULT_TASK_QUEUE,
     *,
     start: GivenStartOptions,
+    secrets_env: SecretsEnv = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the output and print it.")] = False,
     timeout: Timeout = None,
     url: Url = None,
@@ -200,9 +224,11 @@ def start(
         )
     wanted, value, longest = _document(named), input_value(input), waiting_time(timeout)
     options = start.options()
+    # A schema that is not in the document is fetched to check the input, maybe with a secret.
+    secrets = None if secrets_env is None else Secrets.from_env(secrets_env)
 
     async def work(client: Client) -> None:
-        async with Runtime(client) as runtime:
+        async with Runtime(client, secrets=secrets) as runtime:
             loaded = await runtime.document(wanted) if isinstance(wanted, str) else wanted
             started = await runtime.start(
                 loaded, value, id=id, task_queue=task_queue, options=options, check=True
@@ -385,6 +411,8 @@ def worker(
     allow_stdio: AllowStdio = None,
     secrets_env: SecretsEnv = None,
     deny_private: DenyPrivate = False,
+    allow_files: AllowFiles = None,
+    catalog: Catalog = None,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
@@ -398,6 +426,8 @@ def worker(
         containers=allow_containers,
         mounts=allow_mount,
         publish=allow_publish,
+        files=allow_files,
+        catalog=catalog,
     )
 
     async def work(client: Client) -> None:
@@ -424,6 +454,7 @@ class _Policies(TypedDict):
     secrets: Secrets | None
     http: HttpPolicy
     processes: ProcessPolicy
+    catalog: str | Path | None
 
 
 def _policies(
@@ -436,6 +467,8 @@ def _policies(
     containers: str | None,
     mounts: list[str] | None,
     publish: str | None,
+    files: list[str] | None,
+    catalog: str | None,
 ) -> _Policies:
     """Return what options say of policies and secrets.
 
@@ -449,7 +482,7 @@ def _policies(
         commands[language] = shlex.split(command) if given else [usual.get(language, "")]
     return {
         "secrets": None if secrets_env is None else Secrets.from_env(secrets_env),
-        "http": HttpPolicy(deny_private=deny_private),
+        "http": HttpPolicy(deny_private=deny_private, files=tuple(files or ())),
         "processes": ProcessPolicy(
             shell=shell,
             scripts=commands,
@@ -458,6 +491,7 @@ def _policies(
             mounts=mounts or (),
             publish=publish,
         ),
+        "catalog": catalog if catalog is None or is_url(catalog) else Path(catalog),
     }
 
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from outlast_serverless.calls.authentication import TokenSource, authentication
+from outlast_serverless.calls.authentication import Authentication, TokenSource, authentication
 from outlast_serverless.calls.http import answered, made
 from outlast_serverless.calls.policy import DeniedError, HttpPolicy
 from outlast_serverless.calls.request import CallRequest, Filling
 from outlast_serverless.interpreter.data_flow import filled_uri
-from outlast_serverless.interpreter.faults import fault
+from outlast_serverless.interpreter.faults import Fault, fault
 from outlast_serverless.plan.templates import is_uri_template
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Resources:
     def __init__(self, policy: HttpPolicy, tokens: TokenSource) -> None:
         self._policy = policy
         self._tokens = tokens
-        self._kept: OrderedDict[tuple[Any, str], tuple[float, Any]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Any, ...], tuple[float, Any]] = OrderedDict()
 
     async def fetched(
         self,
@@ -64,6 +64,7 @@ class Resources:
         parse: Callable[[Resource], T],
         *,
         most_bytes: int = MOST_BYTES,
+        urls: Callable[[str], tuple[str, ...]] | None = None,
     ) -> T:
         """Return a resource, parsed. One of the network that needs no authentication is kept in memory for a minute.
 
@@ -75,6 +76,8 @@ class Resources:
             filling: Fills in expressions and secrets.
             parse: Reads the content, in a thread; a :class:`ValueError` of it says why that cannot be used.
             most_bytes: How long it may be.
+            urls: What makes of the endpoint's URL those where the resource may be. The next one is tried where one
+                answers 404.
 
         Raises:
             Fault: It cannot be fetched or used; nothing of it was kept.
@@ -84,24 +87,14 @@ class Resources:
         policy = endpoint.get("authentication") if isinstance(endpoint, dict) else None
         url = await _url(endpoint, place, asked, filling)
         known = await authentication(policy, f"{place}/authentication", asked, filling, self._tokens)
-        key = (parse, url)
+        candidates = (url,) if urls is None else urls(url)
+        key = (parse, *candidates)
         keeps = known is None and not url.startswith("file:")
         found = self._kept.get(key) if keeps else None
         if found is not None and asyncio.get_running_loop().time() - found[0] < _KEPT_S:
             parsed: T = found[1]
             return parsed
-        if url.startswith("file:"):
-            fetched = await asyncio.to_thread(self._read, url, most_bytes, asked)
-        else:
-            call = made({"method": "get", "endpoint": url, "redirect": True}, known, asked)
-            _, answer = await answered(
-                asked, replace(self._policy, max_response_bytes=most_bytes), filling, call
-            )
-            if not 200 <= answer.status_code < 300:
-                detail = f"{filling.masking.text(url)} answered {answer.status_code}"
-                raise fault("communication", detail, asked.pointer, status=answer.status_code)
-            kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-            fetched = Resource(url, answer.content, kind)
+        fetched = await self._first(candidates, known, most_bytes, asked, filling)
         try:
             # Reading much, and YAML, takes long.
             parsed = await asyncio.to_thread(parse, fetched)
@@ -112,6 +105,35 @@ class Resources:
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
         return parsed
+
+    async def _first(
+        self,
+        urls: tuple[str, ...],
+        known: Authentication | None,
+        most_bytes: int,
+        asked: CallRequest,
+        filling: Filling,
+    ) -> Resource:
+        for url in urls[:-1]:
+            try:
+                return await self._one(url, known, most_bytes, asked, filling)
+            except Fault as error:
+                if error.error["status"] != 404:
+                    raise
+        return await self._one(urls[-1], known, most_bytes, asked, filling)
+
+    async def _one(
+        self, url: str, known: Authentication | None, most_bytes: int, asked: CallRequest, filling: Filling
+    ) -> Resource:
+        if url.startswith("file:"):
+            return await asyncio.to_thread(self._read, url, most_bytes, asked)
+        call = made({"method": "get", "endpoint": url, "redirect": True}, known, asked)
+        _, answer = await answered(asked, replace(self._policy, max_response_bytes=most_bytes), filling, call)
+        if not 200 <= answer.status_code < 300:
+            detail = f"{filling.masking.text(url)} answered {answer.status_code}"
+            raise fault("communication", detail, asked.pointer, status=answer.status_code)
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return Resource(url, answer.content, kind)
 
     def _read(self, url: str, most_bytes: int, asked: CallRequest) -> Resource:
         try:

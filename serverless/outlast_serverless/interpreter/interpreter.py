@@ -17,6 +17,7 @@ import orjson
 from outlast import workflow
 from outlast_serverless.interpreter.data_flow import duration_seconds, validate
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
+from outlast_serverless.interpreter.fetched import FETCH, Fetched, is_fetched
 from outlast_serverless.interpreter.inbox import Inbox
 from outlast_serverless.interpreter.pace import Pace, told_instant
 from outlast_serverless.interpreter.request import Loaded, StartRequest
@@ -29,8 +30,8 @@ from outlast_serverless.interpreter.state import (
     State,
     TaskFrame,
 )
-from outlast_serverless.interpreter.tasks.calls import run_call, run_process
-from outlast_serverless.interpreter.tasks.deferring import call_request
+from outlast_serverless.interpreter.tasks.calls import call_activity, run_call, run_process
+from outlast_serverless.interpreter.tasks.deferring import call_request, fetch_request
 from outlast_serverless.interpreter.tasks.emitting import run_emit
 from outlast_serverless.interpreter.tasks.forks import run_fork
 from outlast_serverless.interpreter.tasks.listening import run_listen
@@ -39,6 +40,7 @@ from outlast_serverless.interpreter.tasks.simple import run_do, run_raise, run_s
 from outlast_serverless.interpreter.tasks.tries import run_try
 from outlast_serverless.interpreter.timing import Deadline, limited
 from outlast_serverless.jq import Evaluator, ExpressionFailed
+from outlast_serverless.plan.kinds import PROTOCOLS
 from outlast_serverless.plan.model import (
     CallTask,
     DataFlow,
@@ -53,6 +55,7 @@ from outlast_serverless.plan.model import (
     ListenTask,
     RaiseTask,
     RunTask,
+    Schema,
     SetTask,
     SwitchTask,
     Task,
@@ -114,6 +117,7 @@ class Interpreter:
         self.inbox = inbox
         self._asides: set[asyncio.Future[Any]] = set()
         self._deadline: Deadline | None = None
+        self._fetched = Fetched(self, None if request.state is None else request.state.fetched)
         info = workflow.info()
         began = told_instant(info.start_time) if request.state is None else request.state.started
         self.common: dict[str, Any] = {
@@ -154,6 +158,8 @@ class Interpreter:
 
     async def _run(self) -> Any:
         data, given = self._plan.data, self._request.input
+        # What cannot be fetched is told before anything is done.
+        await self._fetched.schemas(self._loaded, None, data.input_schema, data.output_schema)
         if not self.frames.left:
             self._validate(data.input_schema, given, "input of the workflow", "/")
             if data.input_from is not None:
@@ -184,7 +190,7 @@ class Interpreter:
         if self._asides:
             # Subscriptions that are being closed would stay open.
             await asyncio.wait(self._asides)
-        self.inbox.pack(looks_back=self._loaded.looks_back)
+        self.inbox.pack(looks_back=self._loaded.looks_back or self._fetched.mentions("lookback"))
         raise Continuing
 
     def look(self) -> None:
@@ -217,8 +223,11 @@ class Interpreter:
             self._pace.tasks,
             self._pace.suspended,
             None if self._deadline is None else self._deadline.at_us,
-            self.common["runtime"] if self._loaded.mentions_runtime else None,
+            self.common["runtime"]
+            if self._loaded.mentions_runtime or self._fetched.mentions("$runtime")
+            else None,
             self.inbox.carry(),
+            self._fetched.kept,
         )
         request = replace(self._request, state=state).to_json()
         size = len(orjson.dumps(request))
@@ -315,6 +324,8 @@ class Interpreter:
         else:
             if not self.holds(task.condition, raw, run.before(), task.pointer):
                 return raw, SKIPPED
+            if is_fetched(task.data.input_schema):
+                await self._fetched.schemas(scope.unit or self._loaded, run, task.data.input_schema)
             self._take_input(run)
             if task.timeout is not None:
                 seconds = self.seconds(task.timeout, run.input, run.during(), task.pointer)
@@ -341,13 +352,16 @@ class Interpreter:
     def _take_input(self, run: Execution) -> None:
         """Let the input of a task flow in."""
         raw, data, pointer = run.told["input"], run.task.data, run.task.pointer
-        self._validate(data.input_schema, raw, "input", pointer)
+        self._validate(data.input_schema, raw, "input", pointer, run.scope.unit)
         run.input = raw
         if data.input_from is not None:
             run.input = self.evaluate(data.input_from, raw, run.before(), pointer)
 
     async def _extended(self, task: Task, run: Execution) -> tuple[Any, Directive]:
         """Run a task with its extensions, and let its output flow on."""
+        if _fetches(task):
+            # Before its body: what cannot be checked is not done.
+            await self._fetched.schemas(run.scope.unit or self._loaded, run, *_schemas_after(task))
         if task.extensions:
             output, directive = await self._with_extensions(task, run)
         else:
@@ -409,15 +423,16 @@ class Interpreter:
             Fault: An expression failed, or a schema is not met.
         """
         output, pointer = raw, run.task.pointer
+        unit = run.scope.unit
         if data.output_as is None and data.export_as is None and data.output_schema is None:
             return raw
         run.told = {**run.told, "output": raw}
         if data.output_as is not None:
             output = self.evaluate(data.output_as, raw, run.during(), pointer)
-        self._validate(data.output_schema, output, "output", pointer)
+        self._validate(data.output_schema, output, "output", pointer, unit)
         if data.export_as is not None:
             exported = self.evaluate(data.export_as, output, run.after(output), pointer)
-            self._validate(data.export_schema, exported, "exported context", pointer)
+            self._validate(data.export_schema, exported, "exported context", pointer, unit)
             run.scope.context.export(exported)
         return output
 
@@ -488,6 +503,36 @@ class Interpreter:
         """Return the task of a function that the document defines."""
         return self._plan.functions[name]
 
+    async def fetched_function(self, called: str, run: Execution) -> tuple[str, Loaded]:
+        """Return a function that is not in the document, fetched once, and what tells it from all others.
+
+        Args:
+            called: Its URL, or its name and version and a catalog.
+            run: The execution that calls it.
+
+        Raises:
+            Fault: It cannot be fetched or used, or is being called already.
+        """
+        return await self._fetched.function(called, run.scope.unit or self._loaded, run)
+
+    async def fetch(self, unit: Loaded, run: Execution | None, value: Value, more: Mapping[str, Any]) -> Any:
+        """Fetch a resource, without a look at what was fetched before.
+
+        Args:
+            unit: What it stands in.
+            run: The execution that needs it; ``None`` for the workflow itself.
+            value: Where it is.
+            more: What else the activity is told.
+
+        Raises:
+            Fault: It cannot be fetched or used.
+        """
+        request = fetch_request(self, unit, run, value, self._request.input, workflow.now().timestamp(), more)
+        label = "fetch /" if run is None else run.label("fetch")
+        return await call_activity(
+            FETCH, request, None if run is None else run.timeout, label, request["pointer"]
+        )
+
     def call_request(self, execution: Execution, value: Value, given: Any, **more: Any) -> dict[str, Any]:
         """Return what the activity of a call or process is given.
 
@@ -497,16 +542,33 @@ class Interpreter:
             given: The input of the task.
             **more: What else the activity is told.
         """
-        return call_request(self, self._loaded, execution, value, given, workflow.now().timestamp(), more)
+        unit = execution.scope.unit or self._loaded
+        return call_request(self, unit, execution, value, given, workflow.now().timestamp(), more)
 
-    def _validate(self, schema: Any, value: Any, what: str, pointer: str) -> None:
-        validate(self._loaded, schema, value, what, pointer)
+    def _validate(
+        self, schema: Schema | None, value: Any, what: str, pointer: str, unit: Loaded | None = None
+    ) -> None:
+        if schema is not None:
+            source = self._fetched if is_fetched(schema) else unit or self._loaded
+            validate(source.validator, schema, value, what, pointer)
 
 
 def _ends_by_itself(task: Task) -> bool:
     """Return whether the deadline of a task is that of its activity, so that it needs no timer."""
-    if task.extensions:
+    if task.extensions or _fetches(task):
         return False
     if isinstance(task, CallTask):
-        return task.function is None
+        return task.call in PROTOCOLS
     return isinstance(task, RunTask) and task.process != "workflow"
+
+
+def _fetches(task: Task) -> bool:
+    """Return whether the output of a task is held against a schema that has to be fetched."""
+    return any(is_fetched(schema) for schema in _schemas_after(task))
+
+
+def _schemas_after(task: Task) -> tuple[Schema | None, ...]:
+    """Return the schemas of what a task gives, and of what becomes of each event that it consumes."""
+    found = (task.data.output_schema, task.data.export_schema)
+    iterator = task.iterator if isinstance(task, ListenTask | CallTask) else None
+    return found if iterator is None else (*found, iterator.data.output_schema, iterator.data.export_schema)

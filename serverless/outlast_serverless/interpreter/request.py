@@ -6,13 +6,13 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
-import jsonschema_rs
 import orjson
 
 from outlast_serverless.documents.digest import digest
 from outlast_serverless.interpreter.state import State
 from outlast_serverless.plan.compiler import compile_plan
-from outlast_serverless.plan.model import ListenTask, Plan
+from outlast_serverless.plan.json_schemas import validator_of
+from outlast_serverless.plan.model import ListenTask, Plan, Schema
 from outlast_serverless.plan.walking import tasks_of
 from outlast_workflow.errors import MissingCodeError
 
@@ -110,19 +110,18 @@ class Loaded:
         listens = (task for task in tasks_of(self.plan) if isinstance(task, ListenTask))
         return any(task.lookback_us is not None for task in listens)
 
-    def validator(self, pointer: str, schema: Any) -> Any:
-        """Return the validator of a schema of the document, which is made once.
+    def validator(self, schema: Schema) -> Any:
+        """Return the validator of a schema that is in the document, which is made once.
 
         Args:
-            pointer: Where the schema stands.
             schema: The schema.
 
         Raises:
             ValueError: It is no JSON schema, or refers to another document.
         """
-        found = self._validators.get(pointer)
+        found = self._validators.get(schema.pointer)
         if found is None:
-            found = self._validators[pointer] = jsonschema_rs.validator_for(schema, retriever=_refuse)
+            found = self._validators[schema.pointer] = validator_of(schema.document, schema.format)
         return found
 
 
@@ -138,7 +137,3 @@ def load(definition: dict[str, Any]) -> Loaded:
 
 
 _loaded: OrderedDict[str, Loaded] = OrderedDict()
-
-
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"the schema refers to {uri}, which is not fetched: put its definitions under $defs")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from outlast_serverless.interpreter.inbox import Inbox
+from outlast_serverless.interpreter.request import Loaded
 from outlast_serverless.interpreter.state import Frames
 from outlast_serverless.plan.model import DataFlow, Directive, Expression, Length, Task, TaskList, Value
 
@@ -47,6 +48,8 @@ class Scope:
         marks: The iterations and attempts that the list is in: ``it=3``.
         extended: What ``$task`` also is in an extension: the definition of the task that is extended.
         forked: Whether it is in a branch of a fork, where the run cannot continue as new.
+        unit: The function that the list is of, if that was fetched; otherwise it is of the document.
+        functions: The fetched functions around the list, by what tells each from all others.
     """
 
     context: Context
@@ -54,6 +57,8 @@ class Scope:
     marks: tuple[str, ...] = ()
     extended: Mapping[str, Any] | None = None
     forked: bool = False
+    unit: Loaded | None = None
+    functions: tuple[str, ...] = ()
 
     def within(self, mark: str | None = None, **variables: Any) -> Scope:
         """Return the scope of a list inside, with further variables.
@@ -143,6 +148,11 @@ class Interpreting(Protocol):
     """What the kinds of tasks need of the interpreter."""
 
     @property
+    def common(self) -> Mapping[str, Any]:
+        """The variables that all expressions can see."""
+        ...
+
+    @property
     def inbox(self) -> Inbox:
         """The events that reach the run."""
         ...
@@ -188,6 +198,14 @@ class Interpreting(Protocol):
 
     def function(self, name: str) -> Task:
         """Return the task of a function that the document defines."""
+        ...
+
+    async def fetched_function(self, called: str, run: Execution) -> tuple[str, Loaded]:
+        """Return a function that is not in the document, fetched once, and what tells it from all others."""
+        ...
+
+    async def fetch(self, unit: Loaded, run: Execution | None, value: Value, more: Mapping[str, Any]) -> Any:
+        """Fetch a resource, without a look at what was fetched before."""
         ...
 
     def call_request(self, execution: Execution, value: Value, given: Any, **more: Any) -> dict[str, Any]:

@@ -189,6 +189,7 @@ class State:
         deadline_us: When the timeout of the workflow is up, where the interpreter keeps it.
         runtime: What ``$runtime`` is, if the document mentions it.
         inbox: Events that no task has consumed yet, or that an open listen has not looked at; see ``Inbox``.
+        fetched: The functions and schemas that it has fetched; see ``Fetched``.
     """
 
     frames: Sequence[Frame]
@@ -199,6 +200,7 @@ class State:
     deadline_us: int | None = None
     runtime: dict[str, Any] | None = None
     inbox: list[list[Any]] = field(default_factory=list)
+    fetched: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self, input: Any) -> dict[str, Any]:
         """Return the state as it is recorded.
@@ -230,6 +232,7 @@ class State:
             "deadline_us": self.deadline_us,
             "runtime": self.runtime,
             "inbox": self.inbox,
+            "fetched": self.fetched,
         }
 
     @classmethod
@@ -258,4 +261,5 @@ class State:
             recorded["deadline_us"],
             recorded["runtime"],
             recorded["inbox"],
+            recorded["fetched"],
         )

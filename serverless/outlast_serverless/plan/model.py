@@ -74,11 +74,13 @@ class Schema:
         document: The schema, if it is inline.
         resource: Where it is, otherwise.
         pointer: Where it stands.
+        format: ``json``, or ``json:`` and a draft.
     """
 
     document: Any
     resource: Value | None
     pointer: str
+    format: str = "json"
 
 
 @dataclass(frozen=True, slots=True)

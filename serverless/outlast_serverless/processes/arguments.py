@@ -8,9 +8,14 @@ import orjson
 
 
 def flat(arguments: Any) -> list[str]:
-    """Return arguments as a list; a mapping is ``--key value``."""
+    """Return arguments as a list. A mapping is ``--key value``: for ``true`` the key alone, for ``false`` nothing."""
     if isinstance(arguments, dict):
-        return [part for key, value in arguments.items() for part in (f"--{key}", text(value))]
+        given = {key: value for key, value in arguments.items() if value is not None and value is not False}
+        return [
+            part
+            for key, value in given.items()
+            for part in ((f"--{key}",) if value is True else (f"--{key}", text(value)))
+        ]
     return [text(value) for value in arguments or ()]
 
 

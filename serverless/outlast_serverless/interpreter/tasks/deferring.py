@@ -10,7 +10,7 @@ from outlast_serverless.interpreter.data_flow import filled_uri
 from outlast_serverless.interpreter.request import Loaded
 from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.plan.model import Constant, Expression, Template, Value
-from outlast_serverless.plan.templates import is_uri_template
+from outlast_serverless.plan.templates import bare, is_uri_template, texts, wrapped
 from outlast_serverless.rules.jq_text import glance
 
 _SECRET: Final = frozenset({"secrets", "authorization"})
@@ -45,20 +45,58 @@ def call_request(
         now: The time, in seconds since the epoch.
         more: What else the activity is told.
     """
+    about = {"name": run.task.name, "timeout": run.timeout, **more}
+    return _request(self, loaded, run.task.pointer, run.id, about, value, data, run.during(), now)
+
+
+def fetch_request(
+    self: Interpreting,
+    unit: Loaded,
+    run: Execution | None,
+    value: Value,
+    input: Any,
+    now: float,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what the activity that fetches is given, as JSON. It is the same whichever task asks for it first.
+
+    Args:
+        self: Evaluates.
+        unit: What the resource stands in.
+        run: The execution that needs it; ``None`` for the workflow itself.
+        value: Where it is. Expressions see the input of the workflow.
+        input: That input.
+        now: The time, in seconds since the epoch.
+        more: What else the activity is told.
+    """
+    pointer, identity = ("/", "/") if run is None else (run.task.pointer, run.id)
+    about = {"timeout": None if run is None else run.timeout, **more}
+    return _request(self, unit, pointer, identity, about, value, input, self.common, now)
+
+
+def _request(
+    self: Interpreting,
+    loaded: Loaded,
+    pointer: str,
+    identity: str,
+    about: Mapping[str, Any],
+    value: Value,
+    data: Any,
+    variables: Mapping[str, Any],
+    now: float,
+) -> dict[str, Any]:
     head = loaded.definition["document"]
     use: dict[str, Any] = loaded.definition.get("use") or {}
     request: dict[str, Any] = {
-        "pointer": run.task.pointer,
-        "name": run.task.name,
+        "pointer": pointer,
         "document": f"{head['namespace']}/{head['name']}:{head['version']}",
-        "key": f"{workflow.info().run_id}:{run.id}",
-        "timeout": run.timeout,
-        **more,
+        "key": f"{workflow.info().run_id}:{identity}",
+        **about,
     }
     authenticates = _authenticates(value)
     if not authenticates and not _is_secret(value):
-        arguments = self.evaluate(value, data, run.during(), run.task.pointer)
-        return {**request, "value": _with_uri(arguments, value, data, run.task.pointer)}
+        arguments = self.evaluate(value, data, variables, pointer)
+        return {**request, "value": _with_uri(arguments, value, data, pointer)}
     deferred: dict[str, Any] = {
         "value": _written(value),
         "pointer": _pointer(value),
@@ -66,13 +104,7 @@ def call_request(
         "data": data,
     }
     if isinstance(value, Expression | Template):
-        used = {name for one in _expressions(value) for name in glance(one.text).used}
-        if authenticates:
-            # The policies are the document's own, and see what the call sees.
-            used |= run.during().keys()
-        deferred["variables"] = {
-            name: known for name, known in run.during().items() if name in used and name not in _BULKY
-        }
+        deferred["variables"] = _seen(value, use if authenticates else {}, variables)
     return {
         **request,
         "value": None,
@@ -104,7 +136,28 @@ def _filled_at(place: tuple[str, ...], arguments: Any, written: Any, data: Any, 
 
 
 _BULKY: Final = frozenset({"workflow", "task"})
-"""What holds the definition is not repeated in each call that authenticates."""
+"""What holds the definition, which is not repeated in each call that authenticates."""
+
+
+def _seen(value: Value, use: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables that the expressions of arguments see, and those of the authentications that they may name.
+
+    Of what holds the definition, only what is named is sent.
+    """
+    written = (text for _, text in texts(use.get("authentications") or {}, ""))
+    found = [one.text for one in _expressions(value)] + [bare(text) for text in written if wrapped(text)]
+    seen: dict[str, Any] = {}
+    for text in found:
+        looked = glance(text)
+        for name in looked.used:
+            if name not in variables:
+                continue
+            known = variables[name]
+            fields = [field for variable, field in looked.paths if variable == name]
+            if name in _BULKY and len(fields) == text.count(f"${name}"):
+                known = {field: known.get(field) for field in fields} | seen.get(name, {})
+            seen[name] = known
+    return seen
 
 
 def _expressions(value: Value) -> tuple[Expression, ...]:
