@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from fastapi import FastAPI, Request, Response
-from tests.serverless.cases import HEAD, whole
+from tests.serverless.cases import HEAD, continue_everywhere, whole
 from tests.serverless.server import serving
 
 from outlast import Client, Worker
@@ -161,6 +161,21 @@ async def test_a_run_fetches_a_function_once(run: Run, texts: Texts) -> None:
 """
     assert await run(text) == [{"doubled": 20}, {"doubled": 40}, {"doubled": 60}]
     assert sorted(texts.asked) == ["double.yaml", "twice.yaml"]
+
+
+async def test_what_was_fetched_goes_with_a_run_that_continues_as_new(
+    run: Run, texts: Texts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in the midst of a function."""
+    continue_everywhere(monkeypatch)
+    monkeypatch.setattr("outlast_serverless.calls.resources._KEPT_S", 0)
+    texts.texts["f.yaml"] = "do: [{a: {set: '${ . + {a: $runtime.name} }'}}, {b: {set: '${ . + {b: 1} }'}}]"
+    texts.texts["s"] = '{"type": "object"}'
+    output = "output: {schema: {resource: {endpoint: TEXTS/s}}}"
+    task = f"{{call: TEXTS/f.yaml, with: {{n: 1}}, {output}}}"
+    text = f"{output}\ndo: [{{x: {task}}}, {{y: {task}}}]"
+    assert await run(text) == {"n": 1, "a": "outlast", "b": 1}
+    assert texts.asked == ["s", "f.yaml"]
 
 
 async def test_what_was_fetched_stays_the_same_for_the_run(
