@@ -78,6 +78,10 @@ def _call(task: Task) -> Iterator[Finding]:
         transport = mapping(arguments, "transport")
         yield from _endpoint(mapping(transport, "http").get("endpoint"), f"{place}/transport/http/endpoint")
     elif task.protocol == "a2a":
+        if "agentCard" not in arguments and "server" not in arguments:
+            yield Finding(
+                "no_agent", place, "it names no agent", "say where it is with `agentCard` or `server`"
+            )
         card = mapping(arguments, "agentCard")
         yield from _endpoint(card.get("endpoint"), f"{place}/agentCard/endpoint")
         yield from _endpoint(arguments.get("server"), f"{place}/server")

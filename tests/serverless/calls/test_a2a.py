@@ -11,8 +11,10 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import orjson
 import pytest
+from fastapi import FastAPI
 from tests.serverless.calls.agent import Agent
 from tests.serverless.calls.test_http import SECRETS, Run, fault
 from tests.serverless.cases import HEAD, whole
@@ -21,6 +23,7 @@ from tests.serverless.server import Server, serving
 from outlast import Client, Worker
 from outlast.errors import FaultedError, FaultedTimeoutError, WorkflowCancelledError
 from outlast_serverless import Document, HttpPolicy, Runtime, Secrets
+from outlast_serverless.calls import transport
 from outlast_serverless.interpreter.faults import BASE
 
 
@@ -134,8 +137,6 @@ async def test_a_call_that_cannot_be_made_is_told(run: Run) -> None:
         error = await fault(run, text)
         assert (error["type"], told in error["detail"]) == (f"{BASE}{kind}", True), error
         assert "hidden" not in str(error)
-    neither = "- c: {call: a2a, with: {method: tasks/list}}"
-    assert "`agentCard` or a `server`" in (await fault(run, neither))["detail"]
 
 
 CARD = {
@@ -190,6 +191,20 @@ async def test_secrets_are_not_written_and_are_masked(tmp_path: Path, server: Se
     assert agent.calls[0]["params"]["message"]["metadata"] == {"key": secret}
     with sqlite3.connect(tmp_path / "w.db") as database:
         assert secret not in "".join(database.iterdump())
+
+
+async def test_a_goodbye_that_nobody_answers_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mount(app: FastAPI) -> None:
+        @app.delete("/session")
+        async def session() -> None:
+            await asyncio.sleep(3600)
+
+    monkeypatch.setattr(transport, "_GOODBYE_S", 0.05)
+    async with serving(mount) as server:
+        sent = transport.CheckedTransport(HttpPolicy())
+        async with transport.client_of(sent, None, {}) as client:
+            with pytest.raises(httpx2.ReadTimeout):
+                await client.delete(f"{server.url}/session")
 
 
 async def test_a_stream_that_does_not_end_is_ended(run: Run, agent: Agent) -> None:

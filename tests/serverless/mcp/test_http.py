@@ -270,3 +270,10 @@ async def test_without_its_extra_it_is_refused_and_told(
             with pytest.raises(FaultedError, match="needs the extra `serverless-mcp`") as caught:
                 await one.result()
         assert caught.value.error["type"] == f"{BASE}configuration"
+
+
+def test_the_sdk_is_imported_by_the_first_call_alone() -> None:
+    code = "import sys; from outlast import Client; from outlast_serverless import Runtime; "
+    code += "Runtime(Client.connect('sqlite://')); print('mcp' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
