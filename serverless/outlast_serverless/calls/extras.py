@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Final
 
-_EXTRAS: Final = {"mcp": ("mcp", "serverless-mcp")}
+_EXTRAS: Final = {"grpc": ("grpc_tools", "serverless-grpc"), "mcp": ("mcp", "serverless-mcp")}
 """What a protocol needs, and the extra that brings it."""
 
 

@@ -126,6 +126,8 @@ class Resources:
         self, url: str, known: Authentication | None, most_bytes: int, asked: CallRequest, filling: Filling
     ) -> Resource:
         if url.startswith("file:"):
+            url = self._policy.rewritten(url)
+        if url.startswith("file:"):
             return await asyncio.to_thread(self._read, url, most_bytes, asked)
         call = made({"method": "get", "endpoint": url, "redirect": True}, known, asked)
         _, answer = await answered(asked, replace(self._policy, max_response_bytes=most_bytes), filling, call)

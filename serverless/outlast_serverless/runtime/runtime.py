@@ -82,6 +82,7 @@ class Runtime:
         # A process that only checks documents does without a client for HTTP.
         from outlast_serverless.calls.a2a import a2a_activity
         from outlast_serverless.calls.fetching import fetch_activity
+        from outlast_serverless.calls.grpc.activity import grpc_activity
         from outlast_serverless.calls.http import http_activity
         from outlast_serverless.calls.openapi.activity import openapi_activity
         from outlast_serverless.calls.resources import Resources
@@ -112,6 +113,7 @@ class Runtime:
             http_activity(self._evaluator, secrets, policy, tokens),
             openapi_activity(self._evaluator, secrets, policy, tokens, resources),
             a2a_activity(self._evaluator, secrets, policy, tokens, resources),
+            grpc_activity(self._evaluator, secrets, policy, tokens, resources),
             mcp_activity(self._evaluator, secrets, policy, allowed, tokens),
             fetch_activity(self._evaluator, secrets, resources, catalog, self._starting.unsupported),
             *process_activities(self._evaluator, secrets, allowed, self._sweeper, resources),

