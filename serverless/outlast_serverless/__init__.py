@@ -10,6 +10,13 @@ if find_spec("jsonschema_rs") is None or find_spec("ruamel") is None or find_spe
         "documents need the extra 'serverless': in a clone, pip install '.[serverless]'", name="ruamel.yaml"
     )
 
+from outlast_serverless.calls.asyncapi.channel import (
+    ChannelAdapter,
+    ChannelError,
+    ChannelTarget,
+    InboundMessage,
+    OutboundMessage,
+)
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.documents.versions import latest
@@ -27,6 +34,9 @@ from outlast_workflow.errors import InvalidDocumentError
 from outlast_workflow.errors.options import DocumentProblem
 
 __all__ = [
+    "ChannelAdapter",
+    "ChannelError",
+    "ChannelTarget",
     "Checker",
     "Document",
     "DocumentProblem",
@@ -34,8 +44,10 @@ __all__ = [
     "DocumentSchedule",
     "DocumentState",
     "HttpPolicy",
+    "InboundMessage",
     "InvalidDocumentError",
     "OpenTask",
+    "OutboundMessage",
     "Plan",
     "ProcessPolicy",
     "Runtime",

@@ -55,10 +55,13 @@ def test_what_cannot_be_used_starts_nothing(
     broken = outlast("serverless", "start", written("do: [{a: {set: '${ . | nothing }'}}]"))
     assert broken.code == 1
     assert "nothing/0 is not defined" in broken.err
-    call = "do: [{a: {call: grpc, with: {proto: {endpoint: 'https://x/p'}, service: {name: s, host: h}, method: m}}}]"
+    call = (
+        "do: [{a: {call: asyncapi, with: {document: {endpoint: 'https://x/a'}, operation: o, protocol: amqp,\n"
+        "  message: {}}}}]"
+    )
     refused = outlast("serverless", "start", written(call))
     assert refused.code == 1
-    assert "/do/0/a: `call: grpc` cannot run here yet" in refused.err
+    assert "/do/0/a: nobody speaks the protocol 'amqp' here" in refused.err
     schema = "input: {schema: {document: {type: object}}}\ndo: [{a: {set: {v: 1}}}]"
     assert "does not fit its schema" in outlast("serverless", "start", written(schema), "--input", "3").err
     assert outlast("serverless", "start", written(schema), "--input", "{").code == 2

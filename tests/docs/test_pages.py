@@ -41,6 +41,7 @@ PROGRAMS = [
     "serverless/calls.md",
     "serverless/events.md",
     "serverless/index.md",
+    "serverless/messages.md",
     "serverless/rules.md",
     "signals.md",
     "streams.md",

@@ -171,7 +171,8 @@ async def test_it_is_cancelled(use: Use) -> None:
 
 async def test_what_cannot_run_is_told_before_anything_is_written(sqlite_url: str) -> None:
     text = (
-        "do:\n- a: {call: grpc, with: {proto: {endpoint: 'https://x/p'}, service: {name: s, host: h}, method: m}}\n"
+        "do:\n- a: {call: asyncapi, with: {document: {endpoint: 'https://x/a'}, operation: o, protocol: amqp,\n"
+        "    message: {}}}\n"
         "- b: {call: '${ .name }'}\n"
     )
     async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:

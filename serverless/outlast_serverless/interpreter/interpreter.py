@@ -19,6 +19,7 @@ from outlast_serverless.interpreter.data_flow import duration_seconds, validate
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
 from outlast_serverless.interpreter.fetched import FETCH, Fetched, is_fetched
 from outlast_serverless.interpreter.inbox import Inbox
+from outlast_serverless.interpreter.messages import Mailboxes
 from outlast_serverless.interpreter.pace import Pace, told_instant
 from outlast_serverless.interpreter.request import Loaded, StartRequest
 from outlast_serverless.interpreter.scope import SKIPPED, Context, Ended, Execution, Scope
@@ -94,6 +95,7 @@ class Interpreter:
         runtime: What ``$runtime`` is.
         pace: Suspends, and takes breath.
         inbox: The events that reach the run.
+        mailboxes: The messages of subscriptions that reach it.
 
     Attributes:
         common: The variables that all expressions can see.
@@ -108,6 +110,7 @@ class Interpreter:
         runtime: Mapping[str, Any],
         pace: Pace,
         inbox: Inbox,
+        mailboxes: Mailboxes | None = None,
     ) -> None:
         self._loaded = loaded
         self._plan = loaded.plan
@@ -118,6 +121,7 @@ class Interpreter:
         self._asides: set[asyncio.Future[Any]] = set()
         self._deadline: Deadline | None = None
         self._fetched = Fetched(self, None if request.state is None else request.state.fetched)
+        self.mailboxes = mailboxes or Mailboxes()
         info = workflow.info()
         began = told_instant(info.start_time) if request.state is None else request.state.started
         self.common: dict[str, Any] = {
@@ -558,7 +562,7 @@ def _ends_by_itself(task: Task) -> bool:
     if task.extensions or _fetches(task):
         return False
     if isinstance(task, CallTask):
-        return task.call in PROTOCOLS
+        return task.call in PROTOCOLS and task.iterator is None
     return isinstance(task, RunTask) and task.process != "workflow"
 
 

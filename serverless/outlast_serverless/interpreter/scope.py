@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from outlast_serverless.interpreter.inbox import Inbox
+from outlast_serverless.interpreter.messages import Mailboxes
 from outlast_serverless.interpreter.request import Loaded
 from outlast_serverless.interpreter.state import Frames
 from outlast_serverless.plan.model import DataFlow, Directive, Expression, Length, Task, TaskList, Value
@@ -47,7 +48,8 @@ class Scope:
         variables: The variables of loops and caught errors.
         marks: The iterations and attempts that the list is in: ``it=3``.
         extended: What ``$task`` also is in an extension: the definition of the task that is extended.
-        forked: Whether it is in a branch of a fork, where the run cannot continue as new.
+        forked: Whether it is in a branch of a fork, or is done for a message of a subscription: there the run cannot
+            continue as new.
         unit: The function that the list is of, if that was fetched; otherwise it is of the document.
         functions: The fetched functions around the list, by what tells each from all others.
     """
@@ -155,6 +157,11 @@ class Interpreting(Protocol):
     @property
     def inbox(self) -> Inbox:
         """The events that reach the run."""
+        ...
+
+    @property
+    def mailboxes(self) -> Mailboxes:
+        """The messages of subscriptions that reach the run."""
         ...
 
     @property

@@ -3,7 +3,8 @@
 At a safe point, which is before a task of a list or between two events of a listen, the interpreter raises
 :class:`Continuing`. On its way out each body adds its frame: what it needs to go on. The next run enters the same
 bodies again, from the outermost to the innermost, and each takes its frame instead of beginning. Values are written
-once, however many frames have them. Inside a fork there is no safe point, since several tasks are under way there.
+once, however many frames have them. Inside a fork there is no safe point, since several tasks are under way there; nor
+is there one while a task subscribes to a channel, since the activity that does is the run's.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from outlast import workflow
 from outlast_serverless.events.names import EVENT
 from outlast_serverless.interpreter.inbox import Inbox
 from outlast_serverless.interpreter.interpreter import Interpreter
+from outlast_serverless.interpreter.messages import MESSAGE, TAKEN, Mailboxes
 from outlast_serverless.interpreter.pace import Pace
 from outlast_serverless.interpreter.request import TYPE_PREFIX, StartRequest, load
 from outlast_serverless.jq import Evaluator
@@ -45,6 +46,7 @@ def workflow_of(
             state, self.asked = asked.state, asked
             self.pace = pace() if state is None else pace(state.tasks, suspended=state.suspended)
             self.inbox = Inbox() if state is None else Inbox(state.inbox)
+            self.mailboxes = Mailboxes()
 
         @workflow.run
         async def run(self, request: dict[str, Any]) -> Any:
@@ -58,7 +60,8 @@ def workflow_of(
             elif loaded.mentions_runtime:
                 # A replay by another version, or with other metadata, sees what the run has seen.
                 described = workflow.side_effect(lambda: described, result_type=dict[str, Any])
-            return await interpreter(loaded, asked, evaluator, described, self.pace, self.inbox).run()
+            made = interpreter(loaded, asked, evaluator, described, self.pace, self.inbox, self.mailboxes)
+            return await made.run()
 
         @workflow.signal(name=SUSPEND)
         def suspend(self) -> None:
@@ -69,6 +72,16 @@ def workflow_of(
         def event(self, arrived: dict[str, Any]) -> None:
             """Take an event, for the tasks that listen."""
             self.inbox.add(arrived)
+
+        @workflow.signal(name=MESSAGE)
+        def message(self, arrived: dict[str, Any]) -> None:
+            """Take a message, for the task that subscribes."""
+            self.mailboxes.add(arrived)
+
+        @workflow.query(name=TAKEN)
+        def taken(self, execution: str) -> int:
+            """Return how many of its messages a task has begun with."""
+            return self.mailboxes.taken(execution)
 
         @workflow.signal(name=RESUME)
         def resume(self) -> None:

@@ -12,6 +12,8 @@ from outlast import Client, StartOptions, activity
 from outlast.version import __version__
 from outlast_activities.definitions import definition_of
 from outlast_serverless.bus.bus import Bus
+from outlast_serverless.calls.asyncapi.channel import ChannelAdapter
+from outlast_serverless.calls.asyncapi.channels import Channels
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
@@ -63,6 +65,7 @@ class Runtime:
         http: What calls may reach.
         processes: Which processes may run; none by default.
         catalog: The default catalog, for functions such as ``log:1.0.0@default``: its URL, or a folder.
+        channels: Adapters of protocols that ``call: asyncapi`` speaks, by their names, beside those that are built in.
         metadata: What ``$runtime.metadata`` is.
         events_kept: How long events are kept, in seconds or as a timedelta: what is published again within that time is
             known, and what listens may look so far back.
@@ -76,11 +79,13 @@ class Runtime:
         http: HttpPolicy | None = None,
         processes: ProcessPolicy | None = None,
         catalog: str | Path | None = None,
+        channels: Mapping[str, ChannelAdapter] | None = None,
         metadata: Mapping[str, Any] | None = None,
         events_kept: float | timedelta = timedelta(days=7),
     ) -> None:
         # A process that only checks documents does without a client for HTTP.
         from outlast_serverless.calls.a2a import a2a_activity
+        from outlast_serverless.calls.asyncapi.activity import asyncapi_activity
         from outlast_serverless.calls.fetching import fetch_activity
         from outlast_serverless.calls.grpc.activity import grpc_activity
         from outlast_serverless.calls.http import http_activity
@@ -92,6 +97,7 @@ class Runtime:
         policy, allowed = http or HttpPolicy(), processes or ProcessPolicy()
         tokens = Tokens(policy)
         resources = Resources(policy, tokens)
+        spoken = Channels(channels)
 
         self.client = client
         self._evaluator = Evaluator()
@@ -113,6 +119,7 @@ class Runtime:
             http_activity(self._evaluator, secrets, policy, tokens),
             openapi_activity(self._evaluator, secrets, policy, tokens, resources),
             a2a_activity(self._evaluator, secrets, policy, tokens, resources),
+            asyncapi_activity(self._evaluator, secrets, policy, tokens, resources, spoken),
             grpc_activity(self._evaluator, secrets, policy, tokens, resources),
             mcp_activity(self._evaluator, secrets, policy, allowed, tokens),
             fetch_activity(self._evaluator, secrets, resources, catalog, self._starting.unsupported),
@@ -123,6 +130,7 @@ class Runtime:
         ]
         """What a worker needs among its activities."""
         self._starting.activities = frozenset(definition_of(one).name for one in self.activities)
+        self._starting.speaks = spoken.trouble
 
     async def __aenter__(self) -> Self:
         self._evaluator.start()

@@ -37,6 +37,7 @@ class Starting:
 
     Attributes:
         activities: The names of the activities of the runtime.
+        speaks: Returns why a protocol of channels cannot be spoken, or nothing.
     """
 
     def __init__(
@@ -53,10 +54,11 @@ class Starting:
         self._secrets = secrets
         self._resources = resources
         self.activities: frozenset[str] = frozenset()
+        self.speaks: Callable[[str], str] = lambda protocol: ""
 
     def unsupported(self, plan: Plan) -> list[tuple[str, str]]:
         """Return the tasks of a plan that cannot run here, by their pointers, and why."""
-        return unsupported(plan, self.activities)
+        return unsupported(plan, self.activities, self.speaks)
 
     def check(self, document: Document) -> None:
         """Refuse a document with tasks that cannot run here.
@@ -64,7 +66,7 @@ class Starting:
         Raises:
             UnsupportedTaskError: It has some.
         """
-        check_support(document, self.activities)
+        check_support(document, self.activities, self.speaks)
 
     async def check_input(self, document: Document, input: Any) -> None:
         """Refuse an input that does not fit the document's schema, which is fetched if it is elsewhere.

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from outlast_serverless.interpreter.faults import BASE, Fault, is_timeout
 from outlast_serverless.interpreter.inbox import Inbox
 from outlast_serverless.interpreter.interpreter import Interpreter
+from outlast_serverless.interpreter.messages import Mailboxes
 from outlast_serverless.interpreter.pace import Pace
 from outlast_serverless.interpreter.request import Loaded, StartRequest
 from outlast_serverless.interpreter.scope import SKIPPED, Ended, Execution, Scope, marks_of
@@ -78,6 +79,7 @@ class ObservedInterpreter(Interpreter):
         runtime: Likewise.
         pace: Likewise.
         inbox: Likewise.
+        mailboxes: Likewise.
     """
 
     def __init__(
@@ -89,8 +91,9 @@ class ObservedInterpreter(Interpreter):
         runtime: Mapping[str, Any],
         pace: Pace,
         inbox: Inbox,
+        mailboxes: Mailboxes | None = None,
     ) -> None:
-        super().__init__(loaded, request, evaluator, runtime, pace, inbox)
+        super().__init__(loaded, request, evaluator, runtime, pace, inbox, mailboxes)
         self._observer = observer
         self._held_by = pace
 

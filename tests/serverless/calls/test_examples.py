@@ -19,7 +19,7 @@ from tests.serverless.processes import engine
 from tests.serverless.server import serving
 
 from outlast import Client, Worker
-from outlast.errors import FaultedError, UnsupportedTaskError
+from outlast.errors import FaultedError
 from outlast_serverless import Document, DocumentRun, HttpPolicy, ProcessPolicy, Runtime, Secrets
 
 TRACES: dict[str, list[str]] = YAML(typ="safe").load(HERE / "traces.yaml")
@@ -50,14 +50,6 @@ def test_each_example_has_an_outcome() -> None:
 
 def with_(*names: str) -> list[str]:
     return [example for example, outcome in OUTCOMES.items() if any(name in outcome for name in names)]
-
-
-@pytest.mark.parametrize("name", with_("refused"))
-async def test_what_does_not_run_yet_is_refused(name: str, sqlite_url: str) -> None:
-    async with Client.connect(sqlite_url) as client:
-        with pytest.raises(UnsupportedTaskError, match=OUTCOMES[name]["refused"]):
-            await Runtime(client).start(Document.load(EXAMPLES[name]))
-        assert await client.count() == 0
 
 
 @pytest.fixture

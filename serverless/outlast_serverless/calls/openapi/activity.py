@@ -6,8 +6,9 @@ from typing import Any
 
 from outlast import activity
 from outlast_serverless.calls.authentication import TokenSource, authentication
+from outlast_serverless.calls.described import DescriptionError
 from outlast_serverless.calls.http import in_time, made
-from outlast_serverless.calls.openapi.description import Description, DescriptionError
+from outlast_serverless.calls.openapi.description import Description
 from outlast_serverless.calls.openapi.requests import arguments_of
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.calls.request import CallRequest, Filling

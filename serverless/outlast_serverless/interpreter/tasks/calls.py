@@ -9,6 +9,7 @@ from outlast import RetryPolicy, workflow
 from outlast_serverless.interpreter.faults import Fault, from_failure
 from outlast_serverless.interpreter.request import TYPE_PREFIX
 from outlast_serverless.interpreter.scope import Execution, Interpreting
+from outlast_serverless.interpreter.tasks.subscribing import run_subscription
 from outlast_serverless.plan.kinds import PROTOCOLS
 from outlast_serverless.plan.model import CallTask, Directive, RunTask, Value
 from outlast_workflow.errors import ActivityError, ChildWorkflowError
@@ -24,9 +25,13 @@ _HEARTBEAT_S: Final = 60.0
 
 async def run_call(self: Interpreting, task: CallTask, run: Execution) -> tuple[Any, Directive | None]:
     """Call a protocol, or a function: of the document, of a catalog, or at a URL."""
-    if task.call in PROTOCOLS:
-        return await _activity(self, task.call, task.arguments, run), None
-    return await _function(self, task, run), None
+    if task.call not in PROTOCOLS:
+        return await _function(self, task, run), None
+    if task.subscription is not None:
+        options = _options(run.timeout, run.label("call"))
+        name = PREFIX + task.call
+        return await run_subscription(self, task, task.subscription, run, name, options), None
+    return await _activity(self, task.call, task.arguments, run), None
 
 
 async def run_process(self: Interpreting, task: RunTask, run: Execution) -> tuple[Any, Directive | None]:
@@ -77,19 +82,22 @@ async def call_activity(
     Raises:
         Fault: It failed.
     """
-    longest = LONGEST_S if timeout is None else timeout
     try:
-        return await workflow.execute_activity(
-            name,
-            request,
-            schedule_to_close_timeout=longest,
-            heartbeat_timeout=min(_HEARTBEAT_S, longest),
-            retry_policy=_ONCE,
-            cancellation_type="try",
-            summary=label,
-        )
+        return await workflow.execute_activity(name, request, **_options(timeout, label))
     except ActivityError as error:
         raise from_failure(error, pointer) from None
+
+
+def _options(timeout: float | None, label: str) -> Any:
+    """Return the options of the activity of a call or process."""
+    longest = LONGEST_S if timeout is None else timeout
+    return {
+        "schedule_to_close_timeout": longest,
+        "heartbeat_timeout": min(_HEARTBEAT_S, longest),
+        "retry_policy": _ONCE,
+        "cancellation_type": "try",
+        "summary": label,
+    }
 
 
 async def _subflow(self: Interpreting, task: RunTask, run: Execution) -> Any:

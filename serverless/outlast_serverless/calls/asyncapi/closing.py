@@ -1,0 +1,29 @@
+"""Closing connections: it is done to its end also where whoever closes is cancelled meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+_LONGEST_S: Final = 5.0
+
+
+async def closed(closing: Coroutine[Any, Any, None]) -> None:
+    """Close something, within a few seconds. A cancellation that comes meanwhile is raised after that.
+
+    A worker that shuts down cancels an activity that was cancelled already; a half-closed connection would be left.
+
+    Args:
+        closing: Closes it.
+    """
+    task = asyncio.create_task(closing)
+    loop = asyncio.get_running_loop()
+    until, cancelled = loop.time() + _LONGEST_S, False
+    while not task.done() and loop.time() < until:
+        try:
+            await asyncio.wait((task,), timeout=until - loop.time())
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
