@@ -89,7 +89,7 @@ async def test_it_shows_where_a_run_is(served: Served) -> None:
     assert "<b>Orders" not in section
     assert "&lt;b&gt;Orders" in section
     assert '<span class="badge waiting">waiting</span>' in section
-    assert "shop/order 1.2.0" in section
+    assert '<a href="/documents/shop/order/1.2.0">shop/order 1.2.0</a>' in section
     assert re.findall(r'class="line lit running begins" id="line-(\d+)"', section) == ["18"]
     assert re.findall(r'<g class="node (\w+)(?: outer)?"><title>(\w+)', section) == [
         ("around", "each"),

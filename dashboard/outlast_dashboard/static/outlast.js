@@ -182,6 +182,10 @@
     area.remove();
   }
 
+  // On a phone the navigation is wider than the screen.
+  const here = document.querySelector(".bar nav [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft + here.offsetWidth - here.parentElement.clientWidth;
+
   window.outlast = { recall, remember };
   refresh();
   setInterval(tick, 1000);

@@ -24,6 +24,7 @@ from outlast_serverless.http.bodies import (
     StartDocumentBody,
     StartedRun,
 )
+from outlast_serverless.http.dependency import runtime_of
 from outlast_serverless.http.paths import PathText
 from outlast_serverless.interpreter.fetched import is_fetched
 from outlast_serverless.runtime.registry import page_of_documents, parsed_name
@@ -32,7 +33,6 @@ from outlast_serverless.runtime.runtime import Runtime
 from outlast_serverless.tracing.tracer import TracePage
 from outlast_workflow.errors import InvalidOptionError
 
-_KEY: Final = "outlast_serverless"
 _ERROR: Final = frozenset({"type", "status", "title", "detail", "instance"})
 _MOST_BYTES: Final = 4 << 20
 """A page of a trace with inputs and outputs ends with the task that fills this."""
@@ -66,20 +66,8 @@ def router(parts: HttpParts) -> APIRouter:
     return routes
 
 
-def _runtime(parts: HttpParts) -> Any:
-    of_request, keeping = Depends(parts.client), Depends(parts.kept)
-
-    def runtime(client: Client = of_request, kept: dict[str, Any] = keeping) -> Runtime:
-        found: Runtime | None = kept.get(_KEY)
-        if found is None or found.client is not client:
-            found = kept[_KEY] = Runtime(client)
-        return found
-
-    return Depends(runtime)
-
-
 def _documents(parts: HttpParts) -> APIRouter:
-    runtime, of_request = _runtime(parts), Depends(parts.client)
+    runtime, of_request = runtime_of(parts), Depends(parts.client)
     reads, writes = [Depends(parts.reader)], [Depends(parts.writer)]
     routes = APIRouter(prefix="/serverless/documents", tags=["serverless"])
 
@@ -158,7 +146,7 @@ def _documents(parts: HttpParts) -> APIRouter:
 
 
 def _runs(parts: HttpParts) -> APIRouter:
-    runtime, reading = _runtime(parts), Depends(parts.reader)
+    runtime, reading = runtime_of(parts), Depends(parts.reader)
     writes = [Depends(parts.writer)]
     routes = APIRouter(prefix="/serverless/runs", tags=["serverless"])
 
@@ -201,7 +189,7 @@ def _runs(parts: HttpParts) -> APIRouter:
 
 
 def _schedules(parts: HttpParts) -> APIRouter:
-    runtime = _runtime(parts)
+    runtime = runtime_of(parts)
     writes = [Depends(parts.writer)]
     routes = APIRouter(prefix="/serverless/schedules", tags=["serverless"])
 
@@ -222,7 +210,7 @@ def _schedules(parts: HttpParts) -> APIRouter:
 
 
 def _events(parts: HttpParts) -> APIRouter:
-    runtime = _runtime(parts)
+    runtime = runtime_of(parts)
     routes = APIRouter(prefix="/events", tags=["serverless"])
 
     @routes.post(

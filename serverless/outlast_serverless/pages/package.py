@@ -11,6 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from outlast import Client
 from outlast.http_parts import PageParts, Pages
 from outlast_serverless.http.paths import PathText
+from outlast_serverless.pages.documents import document_pages
+from outlast_serverless.pages.forms import form_pages
 from outlast_serverless.pages.run_section import run_section
 from outlast_serverless.runtime.run import DocumentRun
 
@@ -22,8 +24,10 @@ def pages(parts: PageParts) -> Pages:
         parts: What the dashboard hands in.
     """
     routes = APIRouter()
-    routes.include_router(_runs(parts))
-    return Pages("serverless", Path(__file__).parent, routes, (), run_section)
+    for made in (document_pages(parts), form_pages(parts), _runs(parts)):
+        routes.include_router(made)
+    links = (("/documents", "Documents"),)
+    return Pages("serverless", Path(__file__).parent, routes, links, run_section)
 
 
 def _runs(parts: PageParts) -> APIRouter:

@@ -102,7 +102,7 @@ def lit(lines: Sequence[Line], looks: dict[str, str]) -> Text:
     return Text(tuple(shown), len(lines))
 
 
-def plain(source: str) -> Text:
+def source_of(source: str) -> Text:
     """Return a text as it was written.
 
     Args:

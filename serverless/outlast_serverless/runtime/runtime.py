@@ -227,6 +227,17 @@ class Runtime:
                 yield one
             after = (page[-1].namespace, page[-1].name, page[-1].version)
 
+    def check(self, document: Document) -> None:
+        """Refuse a document with tasks that cannot run here, as a start does.
+
+        Args:
+            document: The document.
+
+        Raises:
+            UnsupportedTaskError: It has some.
+        """
+        self._starting.check(document)
+
     async def start(
         self,
         document: Document | str,
