@@ -28,6 +28,7 @@ from outlast.text.wording import pretty
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.jq import JqChecker
+from outlast_serverless.lifecycle.wanted import LifecycleEvents
 from outlast_serverless.plan.kinds import is_url
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.runtime.registry import parsed_name
@@ -129,6 +130,15 @@ Catalog = Annotated[
         "--catalog",
         metavar="URL|FOLDER",
         help="The default catalog, for functions such as log:1.0.0@default.",
+        show_default=False,
+    ),
+]
+Lifecycle = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lifecycle",
+        metavar="bus|URL",
+        help="Send the lifecycle events of runs and tasks there; repeatable.",
         show_default=False,
     ),
 ]
@@ -413,6 +423,7 @@ def worker(
     deny_private: DenyPrivate = False,
     allow_files: AllowFiles = None,
     catalog: Catalog = None,
+    lifecycle: Lifecycle = None,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
@@ -429,9 +440,10 @@ def worker(
         files=allow_files,
         catalog=catalog,
     )
+    sinks = [LifecycleEvents(to=None if one == "bus" else one) for one in lifecycle or ()]
 
     async def work(client: Client) -> None:
-        async with Runtime(client, **policies) as runtime:
+        async with Runtime(client, **policies, lifecycle=sinks) as runtime:
             made = Worker(
                 client,
                 task_queue=task_queue or DEFAULT_TASK_QUEUE,

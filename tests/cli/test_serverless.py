@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import signal
 import sys
@@ -13,6 +14,9 @@ import orjson
 import pytest
 from tests.cli.conftest import Command, Running
 from tests.serverless.processes import engine
+
+from outlast import Client
+from outlast_store.database.sql_text import fetch
 
 HEAD = "document: {dsl: '1.0.3', namespace: n, name: a, version: '0.1.0'}\n"
 
@@ -244,3 +248,32 @@ def test_events_are_published(
     assert second.stop().code == 0
     assert outlast("serverless", "publish").code == 2
     assert outlast("serverless", "publish", "--type", "").code == 2
+
+
+def test_lifecycle_events_survive_every_death(
+    outlast: Command, written: Callable[[str], str], start_process: Callable[..., Running], url: str
+) -> None:
+    """Workers that export are killed in the midst of it, and each event is there in the end, once and in its order."""
+    file = written("do: [{f: {for: {in: '[range(40)]'}, do: [{w: {wait: PT0.02S}}]}}]")
+    args = ("serverless", "worker", "--lifecycle", "bus", "--json", "--url", url)
+    first = start_process(*args)
+    assert first.line()["event"] == "started"
+    outlast("serverless", "start", file, "--id", "w")
+
+    async def told() -> list[tuple[str, str]]:
+        async with Client.connect(url) as client:
+            text = "SELECT id, event_type FROM serverless_events ORDER BY event_key"
+            return [(id, kind) for id, kind in await client.runtime.read(fetch, text, ())]
+
+    while not (events := asyncio.run(told())):
+        pass
+    first.stop(signal.SIGKILL)
+    first = start_process(*args)
+    while not any("workflow.completed" in kind for _, kind in events):
+        events = asyncio.run(told())
+    assert first.stop().code == 0
+    kinds = [kind.removeprefix("io.serverlessworkflow.").removesuffix(".v1") for _, kind in events]
+    once = ["task.created", "task.started", "task.completed"]
+    assert kinds == ["workflow.started", *once[:2], *(once * 40), once[2], "workflow.completed"]
+    places = [[int(part) for part in id.split(":")[1:]] for id, _ in events]
+    assert places == sorted(places)

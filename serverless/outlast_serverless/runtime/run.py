@@ -13,7 +13,7 @@ from outlast.visibility.views import WorkflowDescription
 from outlast_serverless.bus.reads import Subscription, subscriptions_of
 from outlast_serverless.events.cloud_events import checked_event, identity
 from outlast_serverless.events.names import EVENT
-from outlast_serverless.interpreter.faults import error_of, fault, is_timeout
+from outlast_serverless.interpreter.faults import error_of, fault, is_timeout, timed_out
 from outlast_serverless.interpreter.tasks.calls import LONGEST_S
 from outlast_serverless.interpreter.workflow import RESUME, SUSPEND
 from outlast_serverless.tracing.steps import MOST_STEPS, TaskStep
@@ -245,11 +245,6 @@ class DocumentRun:
             reason: Why.
         """
         await self.handle.cancel(reason=reason)
-
-
-def timed_out() -> dict[str, Any]:
-    """Return the error of a workflow whose timeout the engine enforced."""
-    return fault("timeout", "the timeout of the workflow passed", "/").error
 
 
 def state_of(

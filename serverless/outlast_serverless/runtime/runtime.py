@@ -21,6 +21,8 @@ from outlast_serverless.interpreter.request import type_of
 from outlast_serverless.interpreter.tasks.calls import RESOLVE
 from outlast_serverless.interpreter.workflow import workflow_of
 from outlast_serverless.jq import Evaluator
+from outlast_serverless.lifecycle.exporter import Exporter, Exporters
+from outlast_serverless.lifecycle.wanted import LifecycleEvents, checked_sinks
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.processes.running import process_activities
 from outlast_serverless.processes.sweeping import Sweeper
@@ -69,6 +71,7 @@ class Runtime:
         metadata: What ``$runtime.metadata`` is.
         events_kept: How long events are kept, in seconds or as a timedelta: what is published again within that time is
             known, and what listens may look so far back.
+        lifecycle: Where the lifecycle events of runs and tasks go; nowhere by default.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Runtime:
         channels: Mapping[str, ChannelAdapter] | None = None,
         metadata: Mapping[str, Any] | None = None,
         events_kept: float | timedelta = timedelta(days=7),
+        lifecycle: Iterable[LifecycleEvents] = (),
     ) -> None:
         # A process that only checks documents does without a client for HTTP.
         from outlast_serverless.calls.a2a import a2a_activity
@@ -103,6 +107,9 @@ class Runtime:
         self._evaluator = Evaluator()
         self._sweeper = Sweeper(allowed, client)
         self._bus = Bus(client, float(timeout_seconds("events kept", events_kept)))
+        self._sinks = checked_sinks(lifecycle)
+        self._policy = policy
+        self._exporters = Exporters(self._make_exporters)
         self._described: dict[str, Any] = {
             "name": "outlast",
             "version": __version__,
@@ -136,6 +143,7 @@ class Runtime:
         self._evaluator.start()
         self._bus.start()
         self._sweeper.start()
+        await self._exporters.start()
         return self
 
     async def __aexit__(
@@ -144,6 +152,7 @@ class Runtime:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self._exporters.close()
         await self._sweeper.close()
         await self._bus.close()
         self._evaluator.close()
@@ -189,6 +198,14 @@ class Runtime:
             How many events were routed.
         """
         return await self._bus.router.route()
+
+    async def export_lifecycle(self) -> int:
+        """Send the lifecycle events that wait, now. Each runtime that is entered does so by itself.
+
+        Returns:
+            How many events were sent; none if another process sends them, or the sink takes nothing now.
+        """
+        return await self._exporters.export()
 
     async def register(self, document: Document) -> bool:
         """Register a document under its namespace, name and version, so that it can be started by name.
@@ -327,6 +344,21 @@ class Runtime:
             workflow_id: Its workflow id.
         """
         return DocumentRun(self.client.handle(workflow_id), self.client.runtime)
+
+    def _make_exporters(self) -> list[Exporter]:
+        # A process that sends nothing does without a client for HTTP.
+        from outlast_serverless.lifecycle.sinks import BusSink, HttpSink
+
+        return [
+            Exporter(
+                self.client,
+                one,
+                BusSink(self._bus.publish_all)
+                if one.to is None
+                else HttpSink(one.to, one.headers, self._policy),
+            )
+            for one in self._sinks
+        ]
 
     def _resolve_activity(self) -> Any:
         """Return the local activity that finds what a subflow runs; history records it, so the run keeps it."""

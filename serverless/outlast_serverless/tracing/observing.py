@@ -13,13 +13,14 @@ from outlast_serverless.interpreter.messages import Mailboxes
 from outlast_serverless.interpreter.pace import Pace
 from outlast_serverless.interpreter.request import Loaded, StartRequest
 from outlast_serverless.interpreter.scope import SKIPPED, Ended, Execution, Scope, marks_of
+from outlast_serverless.interpreter.state import Continuing
 from outlast_serverless.jq import Evaluator
 from outlast_serverless.plan.model import Directive, Task
 
-Outcome: TypeAlias = Literal["open", "completed", "skipped", "faulted", "timed_out", "cancelled"]
+Outcome: TypeAlias = Literal["open", "completed", "skipped", "faulted", "timed_out", "cancelled", "continued"]
 """How an execution of a task has ended, or that it has not."""
-Change: TypeAlias = Literal["created", "suspended", "resumed", "started", "retried", "ended"]
-"""What happens to an execution of a task."""
+Change: TypeAlias = Literal["created", "suspended", "resumed", "started", "continued", "retried", "ended"]
+"""What happens to an execution of a task. ``continued`` is one that began in an earlier run of the chain."""
 
 
 class Step:
@@ -99,16 +100,18 @@ class ObservedInterpreter(Interpreter):
 
     async def run(self) -> Any:
         """Run the document to its end."""
-        self._observer.workflow("started")
+        self._observer.workflow("started", document=self._loaded.definition["document"])
         return await super().run()
 
     async def run_task(self, task: Task, raw: Any, scope: Scope, visit: int = 1) -> tuple[Any, Directive]:
         """Run a task, and tell what becomes of it."""
         step = Step(task, marks_of(scope, visit), raw)
         tell = self._observer.task
-        tell("created", step)
+        continued = bool(self.frames.left)
+        tell("continued" if continued else "created", step)
         try:
-            await self._begin(step)
+            if not continued:
+                await self._begin(step)
             output, directive = await self.perform(task, raw, scope, visit)
             # An observer may let go of what a step holds.
             step.output = output
@@ -119,6 +122,9 @@ class ObservedInterpreter(Interpreter):
         except Fault as fault:
             own = is_timeout(fault.error) and fault.error.get("instance") == task.pointer
             step.error, step.outcome = fault.error, "timed_out" if own else "faulted"
+            raise
+        except Continuing:
+            step.outcome = "continued"
             raise
         except asyncio.CancelledError:
             step.outcome = "cancelled"
@@ -133,10 +139,6 @@ class ObservedInterpreter(Interpreter):
         return output, directive
 
     async def _begin(self, step: Step) -> None:
-        if self.frames.left:
-            # It is under way since an earlier run of the chain.
-            self._observer.task("started", step)
-            return
         held = self._held_by.suspended
         if held:
             self._observer.task("suspended", step)

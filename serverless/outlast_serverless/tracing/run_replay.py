@@ -105,6 +105,11 @@ class RunReplay:
         """The number of the record of that workflow task."""
         return self._replay.seq
 
+    @property
+    def settled(self) -> int:
+        """Up to which event everything was told: not beyond a workflow task whose commands are not all read."""
+        return self._replay.seq - 1 if self._replay.wanted else self.seq
+
     def close(self) -> None:
         """Let go of the run."""
         self._machine.evict()

@@ -87,7 +87,7 @@ class Steps:
 
     def task(self, change: Change, step: Step) -> None:
         """Take note of what happens to a task."""
-        if change == "started":
+        if change in ("started", "continued"):
             self.held.pop(id(step), None)
             self.count += 1
             step.began, step.number = self.clock(), self.count

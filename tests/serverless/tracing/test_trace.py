@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from tests.serverless.cases import whole
+from tests.serverless.cases import continue_everywhere, whole
 
 from outlast import workflow
 from outlast.errors import InvalidOptionError, UntraceableRunError
@@ -176,6 +176,27 @@ async def test_a_reset_is_told_once(sqlite_url: str) -> None:
         found = await steps(runtime.run(run.id))
         assert [step.pointer for step in found] == ["/do/0/a", "/do/1/b", "/do/2/c"]
         assert {step.run_id for step in found} == {(await new.describe()).run.run_id}
+
+
+async def test_a_chain_is_told_through_all_its_runs(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    continue_everywhere(monkeypatch)
+    text = "- f: {for: {in: '[range(9)]'}, do: [{w: {wait: PT1S}}]}\n- s: {set: {v: 1}}"
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
+        async with env.new_worker(workflows=runtime.workflows):
+            run = await runtime.start(make(text), id="w")
+            await run.result()
+        found = await steps(run)
+        runs = list(dict.fromkeys(step.run_id for step in found))
+        assert len(runs) > 2
+        waits = [step for step in found if step.kind == "wait" and step.outcome == "completed"]
+        assert [step.execution for step in waits] == [f"it={number}" for number in range(9)]
+        loops = [step.outcome for step in found if step.kind == "for"]
+        assert loops == [*["continued"] * (len(loops) - 1), "completed"]
+        assert found[-1].pointer == "/do/1/s"
+        pages, cursor = [await run.trace_page(limit=7)], None
+        while (cursor := pages[-1].cursor) is not None:
+            pages.append(await run.trace_page(cursor, limit=7))
+        assert [step for page in pages for step in page.steps] == found
 
 
 async def test_what_runtime_tells_is_recorded(sqlite_url: str) -> None:
