@@ -220,11 +220,16 @@ async def _sent(
                 _check_status(asked, filling, call, answer)
                 return headers, answer
             before = httpx2.URL(url)
-            url = policy.rewritten(str(before.join(following)))
+            try:
+                target = httpx2.URL(policy.rewritten(str(before.join(following))))
+            except httpx2.InvalidURL as error:
+                told = filling.masking.text(f"{call.method} {_shown(url)} redirects to no URL: {error}")
+                raise fault("communication", told, asked.pointer) from None
+            url = str(target)
             if answer.status_code == 303 or (answer.status_code in (301, 302) and method == "POST"):
                 method, content = "GET", None
                 headers.pop("content-type", None)
-            if not _trusted(httpx2.URL(url), before):
+            if not _trusted(target, before):
                 # What was meant for one host is not told to another, and not in the clear.
                 headers = {name: value for name, value in headers.items() if name not in _SENSITIVE}
                 call = replace(call, authentication=None)

@@ -150,6 +150,7 @@ def _within(address: Address) -> list[Address]:
     if not isinstance(address, ipaddress.IPv6Address):
         return []
     found: list[Address] = [one for one in (address.ipv4_mapped, address.sixtofour) if one is not None]
-    if address in _NAT64 or int(address) >> 32 == 0:
+    # The first two of the old form are no addresses of IPv4: they are `::` and `::1`.
+    if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):
         found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [one for one in found if int(one) > 1]
+    return found

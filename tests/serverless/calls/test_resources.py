@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi import FastAPI, Request, Response
@@ -18,6 +20,7 @@ from outlast_serverless.interpreter.faults import Fault
 from outlast_serverless.jq import Evaluator
 
 SECRET = "a-long-secret"
+DENIED = (Path(__file__).parent / "addresses.txt").read_text().split("#")[1].splitlines()[1:]
 
 
 @pytest.fixture
@@ -93,6 +96,68 @@ async def test_a_redirect_is_followed_and_looked_at(server: Server) -> None:
     assert denied[:2] == ("authorization", 403)
     no_file = await fault(Fetching(files=("/",)), f"{server.url}/redirect/302?to=file:///etc/hostname")
     assert no_file[:2] == ("configuration", 400)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_redirect_leads_to_an_address_that_is_denied(server: Server, status: int) -> None:
+    fetching = Fetching()
+    for address in DENIED:
+        to = quote(f"http://[{address}]/x" if ":" in address else f"http://{address}/x")
+        found = await fault(fetching, f"{server.url}/redirect/{status}?to={to}")
+        # The client refuses octal numbers itself.
+        refused = ("communication", 500) if address.startswith("0251") else ("authorization", 403)
+        assert found[:2] == refused, address
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "//169.254.169.254/x",
+        "http://user:password@169.254.169.254/x",
+        "http://169.254.169.254:80/x",
+        "http://127.0.0.1@169.254.169.254/x",
+        "HTTP://169.254.169.254/x",
+        "http://169%2E254%2E169%2E254/x",
+        "/redirect/302?to=/redirect/302%3Fto=http://169.254.169.254/x",
+        "file:///etc/hostname",
+        "ftp://127.0.0.1/x",
+        "gopher://127.0.0.1/x",
+        "http://[::1/x",
+    ],
+)
+async def test_no_redirect_leads_out_in_disguise(server: Server, to: str) -> None:
+    kind, status, _ = await fault(Fetching(files=("/",)), f"{server.url}/redirect/302?to={quote(to)}")
+    assert (kind, status) in (("authorization", 403), ("configuration", 400), ("communication", 500))
+    assert all(one["path"].startswith("/redirect/") for one in server.seen)
+
+
+@pytest.mark.parametrize("after", ["127.0.0.1", "169.254.169.254"])
+async def test_a_name_is_resolved_once_for_a_fetch(
+    server: Server, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    loop = asyncio.get_running_loop()
+    real, asked = loop.getaddrinfo, []
+
+    async def rebinding(host: Any, port: Any, **more: Any) -> Any:
+        if host == "rebinding.example":
+            asked.append(host)
+            return await real("127.0.0.1" if len(asked) == 1 else after, port, **more)
+        if host == "two.example":
+            return [*await real("127.0.0.1", port, **more), *await real("169.254.169.254", port, **more)]
+        return await real(host, port, **more)
+
+    monkeypatch.setattr(loop, "getaddrinfo", rebinding)
+    port = server.url.rpartition(":")[2]
+    found = await Fetching()(f"http://rebinding.example:{port}/content/json")
+    assert found.content == b'{"a": [1]}'
+    assert asked == ["rebinding.example"]
+    several = await fault(Fetching(), f"http://two.example:{port}/content/json")
+    assert several[:2] == ("authorization", 403), "all addresses of a name are looked at"
+    again = f"http://rebinding.example:{port}/redirect/302?to=http://rebinding.example:{port}/content/json"
+    if after == "127.0.0.1":
+        assert (await Fetching()(again)).content == b'{"a": [1]}'
+    else:
+        assert (await fault(Fetching(), again))[:2] == ("authorization", 403), "each hop is looked at"
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "basic", "digest"])
