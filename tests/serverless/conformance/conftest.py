@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import re
 import tempfile
@@ -27,6 +28,8 @@ from outlast_serverless.interpreter.faults import BASE, same_type
 from outlast_serverless.plan.durations import microseconds
 
 BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+SECRETS = (b"t0ken", base64.b64encode(b"ada:pw"))
+"""The secrets of the kit, as they are sent."""
 _US = 1_000_000
 _ON_TIME_S = 0.2
 _HEAD = {"dsl": "1.0.3", "namespace": "kit", "name": "scenario", "version": "0.1.0"}
@@ -64,6 +67,8 @@ def kit_sqlite() -> Iterator[Callable[[], str]]:
     with tempfile.TemporaryDirectory(prefix="outlast-", dir=parent) as folder:
         numbers = itertools.count(1)
         yield lambda: f"sqlite:///{Path(folder) / f'kit-{next(numbers)}.db'}"
+        written = b"".join(file.read_bytes() for file in Path(folder).iterdir())
+    assert not [secret for secret in SECRETS if secret in written], "a secret of the kit was written"
 
 
 @pytest.fixture(scope="session")

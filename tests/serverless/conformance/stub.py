@@ -75,6 +75,10 @@ def application(hang: Callable[[int], None]) -> FastAPI:
             "body": orjson.loads(body) if body else None,
         }
 
+    @app.get("/measured")
+    async def measured(request: Request) -> Any:
+        return {"length": len(request.headers.get("x-kit", ""))}
+
     @app.get("/status/{status}")
     async def status(status: int) -> Response:
         return Response(b'{"said": "no"}', status, media_type="application/json")

@@ -81,9 +81,9 @@ Feature: Secrets and authentication
             call: http
             with:
               method: get
-              endpoint: https://api.example.com/echo
+              endpoint: https://api.example.com/measured
               headers: {x-kit: '${ $secrets.token }'}
-            output: {as: .header | length}
+            output: {as: .length}
       """
     When the workflow is executed
     Then the workflow should complete with output:
