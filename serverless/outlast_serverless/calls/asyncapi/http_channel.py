@@ -17,6 +17,7 @@ from outlast_serverless.calls.asyncapi.channel import (
 )
 from outlast_serverless.calls.asyncapi.locations import host_and_port, joined, shown
 from outlast_serverless.calls.policy import DeniedError
+from outlast_serverless.calls.tls import tls_context
 
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -88,7 +89,9 @@ async def _answered(
         )
     elif known is not None:
         auth = httpx2.DigestAuth(str(known.parameters["username"]), str(known.parameters["password"]))
-    async with httpx2.AsyncClient(trust_env=False, timeout=None, follow_redirects=False) as client:
+    async with httpx2.AsyncClient(
+        verify=tls_context(), trust_env=False, timeout=None, follow_redirects=False
+    ) as client:
         try:
             async with asyncio.timeout(target.timeout):
                 address = await target.policy.address(host, port)
