@@ -23,6 +23,7 @@ from outlast_serverless.jq import Evaluator, JqChecker
 from outlast_serverless.plan.compiler import compile_plan
 from outlast_serverless.plan.json_schemas import validator_of
 from outlast_serverless.plan.model import Plan
+from outlast_serverless.plan.pointers import child
 from outlast_serverless.secrets import SecretSource
 
 Unsupported = Callable[[Plan], list[tuple[str, str]]]
@@ -158,9 +159,11 @@ class _Function:
         url = self._filling.masking.text(found.url)
         head = {"dsl": self._dsl, "namespace": "functions", "name": "function", "version": "1.0.0"}
         plan = compile_plan(definition_of(found.content, "function", head))
-        cannot = "; ".join(f"{pointer}: {why}" for pointer, why in self._unsupported(plan))
+        place = child("/use/functions", "function")
+        cannot = "; ".join(
+            f"{pointer.removeprefix(place) or '/'}: {why}" for pointer, why in self._unsupported(plan)
+        )
         if cannot:
-            cannot = cannot.replace("/use/functions/function", "")
             raise fault(
                 "configuration", f"the function at {url} cannot run here: {cannot}", self._asked.pointer
             )

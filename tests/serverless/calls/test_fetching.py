@@ -241,10 +241,7 @@ async def test_a_failed_fetch_is_tried_again_by_a_retry(run: Run, texts: Texts) 
         ),
         ("set: {v: '${ .a | nothing }'}", "[invalid_expression] /set/v"),
         ("wait: PT1S\ntimeout: none", "[unknown_timeout] /timeout"),
-        (
-            "call: grpc\nwith: {proto: {endpoint: 'http://x'}, service: {name: s, host: h}, method: m}",
-            "cannot run here",
-        ),
+        ("call: '${ .name }'", "cannot run here: /: which function is called must be written out"),
         ("#" + "x" * (256 << 10) + "\nset: {}", "more than 262144 bytes"),
     ],
 )
