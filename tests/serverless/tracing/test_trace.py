@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from tests.serverless.cases import continue_everywhere, whole
+from ruamel.yaml import YAML
+from tests.serverless.cases import HERE, continue_everywhere, whole
 
 from outlast import workflow
 from outlast.errors import InvalidOptionError, UntraceableRunError
 from outlast.interceptors import Interceptor
 from outlast.testing import TestEnvironment
+from outlast_activities.definitions import definition_of
 from outlast_serverless import Document, DocumentRun, Runtime, TaskStep
 from outlast_serverless.interpreter import request
 from outlast_serverless.tracing import tracer
@@ -100,6 +102,25 @@ async def test_every_task_is_told_in_the_order_in_which_they_began(database_url:
         late = data["/do/3/tries/try/0/waits"]
         assert late.error is not None
         assert (late.error["status"], late.output) == (408, None)
+
+
+async def test_examples_that_take_their_time_have_their_order(sqlite_url: str) -> None:
+    """The order of the others is held where they run: ``tests/serverless/calls/test_examples.py``."""
+    names = ("wait-duration-inline", "wait-duration-iso8601", "listen-to-any-forever-foreach")
+    expected: dict[str, list[str]] = YAML(typ="safe").load(HERE / "traces.yaml")
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
+        # Nobody makes calls here, so the one that an event leads to stays open.
+        activities = [one for one in runtime.activities if definition_of(one).name != "serverless.http"]
+        async with env.new_worker(workflows=runtime.workflows, activities=activities):
+            runs = {
+                name: await runtime.start(Document.load(HERE / "examples" / f"{name}.yaml"), id=name)
+                for name in names
+            }
+            await runs[names[2]].publish({"id": "1", "source": "/s", "type": "t"})
+            await asyncio.sleep(40)
+        for name, run in runs.items():
+            told = [f"{step.id} {step.outcome}".removesuffix(" completed") for step in await steps(run)]
+            assert told == expected[name]
 
 
 async def test_pages_are_the_whole(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
