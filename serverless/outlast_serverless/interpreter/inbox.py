@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from outlast import workflow
-
 _MOST_KEPT: Final = 1_000
 """So many events from the bus that no task has consumed are kept for tasks that look back."""
 
@@ -104,10 +102,3 @@ class Inbox:
     def carry(self) -> list[list[Any]]:
         """Return what the next run needs, as JSON."""
         return [[one.event, one.key, one.consumed] for one in self._kept]
-
-
-async def next_of(waiting: deque[Arrived]) -> Arrived:
-    """Wait for the next event of a queue."""
-    if not waiting:
-        await workflow.wait_condition(lambda: bool(waiting))
-    return waiting.popleft()

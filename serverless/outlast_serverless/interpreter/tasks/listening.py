@@ -12,7 +12,7 @@ from outlast_serverless.events.cloud_events import read_as
 from outlast_serverless.events.interests import Interest
 from outlast_serverless.events.names import SUBSCRIBE, UNSUBSCRIBE
 from outlast_serverless.interpreter.faults import from_failure
-from outlast_serverless.interpreter.inbox import Arrived, next_of
+from outlast_serverless.interpreter.inbox import Arrived
 from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.interpreter.state import Continuing, ListenFrame
 from outlast_serverless.interpreter.tasks.consuming import Consuming, Offered
@@ -41,6 +41,7 @@ class _Listening:
         self._count = self._after = 0
         self._output: list[Any] = []
         self._item: Any = None
+        self._resets = workflow.info().resets
         self._places: list[int] | None = None
         if frame is not None:
             self._take_up(frame)
@@ -69,7 +70,7 @@ class _Listening:
                 enough = await self._iterated()
             while not enough:
                 await interpreter.safe_point(scope)
-                arrived = await next_of(waiting)
+                arrived = await self._next(waiting)
                 interpreter.look()
                 enough = await self._take(arrived)
         except Continuing as going:
@@ -84,6 +85,23 @@ class _Listening:
         if self._consuming.correlates:
             self._interpreter.correlates(self._run, self._consuming.keys)
         return self._output
+
+    async def _next(self, waiting: deque[Arrived]) -> Arrived:
+        """Wait for the next event."""
+        while True:
+            if self._is_elsewhere():
+                self._resets = workflow.info().resets
+                self._after = await self._subscribe(self._after)
+            if waiting:
+                return waiting.popleft()
+            await workflow.wait_condition(lambda: bool(waiting) or self._is_elsewhere())
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether a reset or a fork has taken over the history, while this listened.
+
+        The subscription was the other run's, which may have closed it.
+        """
+        return workflow.info().resets != self._resets
 
     def _frame(self, waiting: deque[Arrived]) -> ListenFrame:
         consuming = self._consuming
@@ -141,18 +159,23 @@ class _Listening:
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
-    async def _subscribe(self) -> int:
+    async def _subscribe(self, after: int | None = None) -> int:
+        """Subscribe; return the key of the last event that is not seen.
+
+        Args:
+            after: That key, where it is known.
+        """
         self._interests = self._wanted_now()
         try:
-            after: int = await workflow.execute_local_activity(
+            found: int = await workflow.execute_local_activity(
                 SUBSCRIBE,
-                self._request(),
+                self._request() if after is None else {**self._request(), "after": after},
                 start_to_close_timeout=_SUBSCRIBING_S,
                 summary=self._run.label("subscribe"),
             )
         except ActivityError as error:
             raise from_failure(error, self._task.pointer) from None
-        return after
+        return found
 
     def _narrow(self) -> None:
         """Subscribe to less, where a correlation has seen its first value. Nobody waits for that."""
