@@ -21,6 +21,7 @@ from outlast import Client, DataConverter, StartOptions, Worker
 from outlast_dashboard import control_plane
 from outlast_dashboard.notifications import ChangeSignal
 from outlast_serverless import Document, DocumentState, OpenTask, Runtime
+from outlast_serverless.pages import run_section
 from outlast_serverless.pages.scale import scale_of
 
 HEAD = "document: {dsl: '1.0.3', namespace: shop, name: order, version: '1.2.0', title: '<b>Orders</b>'}\n"
@@ -92,6 +93,7 @@ async def test_it_shows_where_a_run_is(served: Served) -> None:
     assert '<a href="/documents/shop/order/1.2.0">shop/order 1.2.0</a>' in section
     assert re.findall(r'class="line lit running begins" id="line-(\d+)"', section) == ["18"]
     assert re.findall(r'<g class="node (\w+)(?: outer)?"><title>(\w+)', section) == [
+        ("completed", "first"),
         ("around", "each"),
         ("running", "pause"),
     ]
@@ -157,6 +159,36 @@ async def test_the_error_is_told_and_its_place_is_lit(served: Served) -> None:
     assert '<g class="node failed"><title>check' in section
     assert "suspend" not in section
     assert 'class="scale"' not in section
+
+
+RAN = f"""{HEAD}
+do:
+  - loop: {{for: {{each: n, in: '[1, 2, 3]'}}, do: [{{inner: {{set: {{v: 1}}}}}}]}}
+  - never: {{if: 'false', set: {{v: 1}}}}
+  - careful:
+      try: [{{odd: {{raise: {{error: {{type: 'https://e.x/e', status: 500, title: t}}}}}}}}]
+      catch: {{do: [{{mend: {{set: {{v: 2}}}}}}]}}
+  - pause: {{wait: PT10M, timeout: {{after: PT15M}}}}
+"""
+
+
+async def test_what_has_run_is_told_in_the_picture(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with documents(served.client) as runtime:
+        await waits(runtime, RAN)
+    text = (await served.web.get(PAGE)).text
+    told = re.findall(r'<g class="node (\w+)(?: outer)?"><title>(\w+)\n\w+\n([^\n<]*)', text)
+    assert told == [
+        ("completed", "loop", "for: completed"),
+        ("completed", "inner", "set: completed, 3 times"),
+        ("skipped", "never", "set: skipped"),
+        ("completed", "careful", "try: completed"),
+        ("cancelled", "odd", "raise: faulted"),
+        ("completed", "mend", "set: completed"),
+        ("running", "pause", "waits"),
+    ]
+    assert text.count("line lit") == 4, "only what is open is lit in the text"
+    monkeypatch.setattr(run_section, "_MOST_REPLAYED", 1)
+    assert "node completed" not in (await served.web.get(PAGE)).text
 
 
 async def test_a_workflows_timeout_is_lit_in_the_text(served: Served) -> None:

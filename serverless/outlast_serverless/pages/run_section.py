@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,6 +23,7 @@ from outlast_serverless.picture.svg import Look, svg
 from outlast_serverless.runtime.registry import digest_of
 from outlast_serverless.runtime.run import DocumentRun, DocumentState, OpenTask
 from outlast_store.reads.histories import find_event
+from outlast_workflow.errors import OutlastError
 from outlast_workflow.history.events import stored_payload
 
 STYLE: Final = "serverless/documents.css"
@@ -36,10 +38,17 @@ _WORDS: Final = {
     "call": "calls",
     "run": "runs",
     "emit": "emits",
+    "suspended": "is held back",
     "timeout": "timeout",
     "attempt": "timeout of the attempt",
     "retry": "limit of all attempts",
 }
+_QUIET: Final = frozenset({"around", "completed", "skipped", "cancelled"})
+"""Looks of boxes that are not lit in the text."""
+_MOST_REPLAYED: Final = 2_000
+"""What has run is told of a run with at most so many events: that takes a replay."""
+_MOST_STEPS: Final = 5_000
+_RAN: Final = {"completed": "completed", "continued": "completed", "skipped": "skipped"}
 _MARKS: Final = {"it": "iteration", "att": "attempt", "visit": "visit"}
 
 
@@ -123,11 +132,12 @@ async def _loaded(client: Client, found: WorkflowDescription) -> Loaded | None:
 
 async def _view(client: Client, found: WorkflowDescription, loaded: Loaded, payloads: bool) -> DocumentView:
     run = found.run
-    state = await DocumentRun(client.handle(found.workflow_id, run_id=run.run_id), client.runtime).state(
-        found
-    )
+    handle = DocumentRun(client.handle(found.workflow_id, run_id=run.run_id), client.runtime)
+    state = await handle.state(found)
     lines = lines_of(loaded.definition)
     looks = _looks(state)
+    for pointer, look in (await _ran(handle, found)).items():
+        looks.setdefault(pointer, look)
     at = first_lines(lines, {one.pointer for one in state.open})
     head = loaded.definition["document"]
     registered = await client.runtime.read(digest_of, head["namespace"], head["name"], head["version"])
@@ -144,7 +154,7 @@ async def _view(client: Client, found: WorkflowDescription, loaded: Loaded, payl
         scale_of(state, run.created_at, found.described_at, timeout) if is_open else None,
         tuple(_shown(one, at.get(one.pointer)) for one in state.open),
         Markup(picture) if picture else None,  # What draws has escaped the names in it.
-        lit(lines, {pointer: look.state for pointer, look in looks.items() if look.state != "around"}),
+        lit(lines, {pointer: look.state for pointer, look in looks.items() if look.state not in _QUIET}),
         error,
         "" if error is None else _error_look(error),
         bool((run.memo or {}).get("suspended")),
@@ -165,13 +175,33 @@ def _looks(state: DocumentState) -> dict[str, Look]:
             continue
         counts[one.pointer] = counts.get(one.pointer, 0) + 1
         count = f", {counts[one.pointer]} times" if counts[one.pointer] > 1 else ""
-        state_of_box = "backing_off" if one.kind == "backoff" else "running"
+        state_of_box = "backing_off" if one.kind in ("backoff", "suspended") else "running"
         words = _words(one) if not count else f"{_WORDS.get(one.kind, one.kind)}{count}"
         found[one.pointer] = Look(state_of_box, words)
     for pointer in [*found, *(one.pointer for one in state.open)]:
         for above in _above(pointer):
             found.setdefault(above, Look("around", ""))
     return found
+
+
+async def _ran(handle: DocumentRun, found: WorkflowDescription) -> dict[str, Look]:
+    """Return which tasks of a run have ended, and how the last time; nothing if that cannot be told cheaply."""
+    run = found.run
+    if run.history_length > _MOST_REPLAYED or run.started_at is None:
+        return {}
+    try:
+        page = await handle.trace_page(f"{run.run_id}:0", limit=_MOST_STEPS)
+    except OutlastError:
+        # Where it is, is told without a replay.
+        return {}
+    ended = [step for step in page.steps if step.run_id == run.run_id and step.ended is not None]
+    times = Counter(step.pointer for step in ended)
+    told: dict[str, Look] = {}
+    for step in ended:
+        count = f", {times[step.pointer]:,} times" if times[step.pointer] > 1 else ""
+        words = f"{step.kind}: {step.outcome.replace('_', ' ')}{count}"
+        told[step.pointer] = Look(_RAN.get(step.outcome, "cancelled"), words)
+    return told
 
 
 def _error_look(error: dict[str, Any]) -> str:
