@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import sys
@@ -17,7 +18,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tests.serverless.calls.authority import ID, Authority
+from tests.serverless.calls.authority import SECRET as SECRET_THERE
 from tests.serverless.calls.greeter import PROTO, Greeter, greeting_service
+from tests.serverless.server import serving
 
 from outlast import Client, Worker
 from outlast.errors import FaultedError, UnsupportedTaskError
@@ -161,6 +165,21 @@ async def test_what_does_not_fit_the_proto_is_told_before_anything_is_sent(calls
     assert calls.greeter.calls == []
 
 
+async def test_a_token_that_is_refused_is_asked_for_again(calls: Calls) -> None:
+    authority = Authority()
+    async with serving(authority.mount) as server:
+        client = {"id": ID, "secret": SECRET_THERE, "authentication": "client_secret_post"}
+        oauth2 = {"authority": f"{server.url}/realm", "grant": "client_credentials", "client": client}
+        service = {"authentication": {"oauth2": oauth2}}
+        for _ in range(2):
+            await calls(service=service)
+        assert len(authority.asked) == 1
+        await calls.fault("!UNAUTHENTICATED:no", service=service)
+        await calls(service=service)
+        assert len(authority.asked) == 2
+    assert len({call["authorization"] for call in calls.greeter.calls}) == 2
+
+
 async def test_what_nobody_serves_is_not_answered(calls: Calls) -> None:
     error = await calls.fault(service={"port": 1})
     assert (error["type"], error["status"]) == (f"{BASE}communication", 503)
@@ -181,6 +200,22 @@ async def test_the_policy_holds(sqlite_url: str, greeter: Greeter, tmp_path: Pat
         assert "answered with more than 60 bytes" in error["detail"]
     async with calling(sqlite_url, greeter, tmp_path, timeout=0.3) as calls:
         assert (await calls.fault("silent"))["status"] == 504
+
+
+async def test_the_connection_goes_to_the_address_that_was_looked_at(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = asyncio.base_events.BaseEventLoop.getaddrinfo
+    names: list[Any] = []
+
+    async def getaddrinfo(self: Any, host: Any, port: Any, **options: Any) -> Any:
+        names.append(host)
+        return await resolved(self, "127.0.0.1" if host == "greeter.test" else host, port, **options)
+
+    monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", getaddrinfo)
+    # No other resolver knows the name.
+    assert await calls(service={"host": "greeter.test"}) == {"messageText": "Hello Ada"}
+    assert names.count("greeter.test") == 1
 
 
 async def test_over_tls_the_certificate_is_that_of_the_name(
@@ -241,3 +276,14 @@ async def test_without_the_extra_a_document_is_refused(calls: Calls, monkeypatch
     error = await calls.fault()
     assert (error["type"], error["status"]) == (f"{BASE}configuration", 400)
     assert "pip install '.[serverless-grpc]'" in error["detail"]
+
+
+async def test_a_plain_runtime_loads_nothing_of_the_extra() -> None:
+    text = (
+        "import sys\nfrom outlast import Client\nfrom outlast_serverless import Runtime\n"
+        "Runtime(Client.connect('sqlite:///unused.db'))\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('grpc', 'grpc_tools', 'google')])"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    assert output == b"[]\n"
