@@ -20,6 +20,7 @@ from outlast_serverless.calls.asyncapi.channel import (
 from outlast_serverless.calls.asyncapi.closing import closed
 from outlast_serverless.calls.asyncapi.locations import host_and_port, shown
 from outlast_serverless.calls.policy import DeniedError
+from outlast_serverless.calls.tls import tls_context
 
 logger = logging.getLogger("outlast.serverless")
 
@@ -155,6 +156,7 @@ async def _connected(target: ChannelTarget) -> AsyncGenerator[_Connection]:
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=max(1, min(_CONNECTING_S, int(target.timeout))),
+            tls=tls_context(),
             tls_hostname=host,
             **credentials,
         )

@@ -18,6 +18,7 @@ from outlast_serverless.calls.asyncapi.channel import (
 from outlast_serverless.calls.asyncapi.closing import closed
 from outlast_serverless.calls.asyncapi.locations import host_and_port, joined, shown
 from outlast_serverless.calls.policy import DeniedError
+from outlast_serverless.calls.tls import tls_context
 
 _PORTS: Final = {"ws": 80, "wss": 443}
 _TOO_BIG: Final = 1009
@@ -76,6 +77,7 @@ async def _connected(target: ChannelTarget, headers: Mapping[str, str]) -> Async
             raise ChannelError("a WebSocket cannot authenticate by digest", kind="configuration")
         authorization = known.authorization
         given.setdefault("authorization", f"{authorization['scheme']} {authorization['parameter']}")
+    encrypted: dict[str, Any] = {"ssl": tls_context()} if target.url.startswith("wss:") else {}
     try:
         address = await target.policy.address(host, port)
         connection = await _Connect(
@@ -85,6 +87,7 @@ async def _connected(target: ChannelTarget, headers: Mapping[str, str]) -> Async
             open_timeout=target.timeout,
             close_timeout=_CLOSING_S,
             max_size=target.max_message_bytes,
+            **encrypted,
             host=str(address),
             port=port,
         )
