@@ -12,6 +12,7 @@ import nats as nats_library
 import pytest
 from tests.serverless.asyncapi.cases import PROTOCOLS, call, fault, make, subscribed
 from tests.serverless.asyncapi.servers import Servers
+from tests.serverless.cases import continue_everywhere
 
 from outlast import Client, Worker
 from outlast.errors import FaultedError, FaultedTimeoutError, WorkflowCancelledError
@@ -211,6 +212,30 @@ async def test_tasks_run_for_each_message_in_its_order(
     assert await run.result() == {"context": [1, 2, 3], "out": [10, 21, 32]}
     if protocol == "ws":
         await servers.sockets.connected("/news", 0)
+
+
+async def test_a_subscription_that_has_enough_ends_while_its_run_goes_on(
+    runtime: Runtime, servers: Servers
+) -> None:
+    foreach = "consume: {while: '${ length < 1 }'}, foreach: {item: m}"
+    run = await runtime.start(make(hear(servers, "ws", foreach) + "\n- w: {wait: {hours: 1}}"))
+    await servers.sockets.say("/news", {"n": 1})
+    await servers.sockets.connected("/news", 0)
+    assert (await run.describe()).phase in ("running", "waiting")
+    await run.cancel()
+
+
+async def test_a_run_continues_as_new_before_and_after_a_subscription_not_within(
+    runtime: Runtime, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    continue_everywhere(monkeypatch)
+    tasks = "[{a: {set: '${ .payload.n }'}}, {b: {set: '${ . + 1 }'}}]"
+    heard = hear(servers, "ws", f"consume: {{while: '${{ length < 3 }}'}}, foreach: {{do: {tasks}}}")
+    text = f"- s: {{set: {{n: 1}}}}\n{heard}\n- t: {{set: '${{ . }}'}}"
+    run = await runtime.start(make(text))
+    await servers.sockets.say("/news", {"n": 1}, {"n": 2}, {"n": 3})
+    assert await run.result() == [2, 3, 4]
+    assert len(servers.sockets.handshakes) == 1
 
 
 async def test_an_iterator_needs_no_tasks_and_an_amount_ends_it(runtime: Runtime, servers: Servers) -> None:
