@@ -20,6 +20,7 @@ from tests.dashboard.test_graph import Backwards
 from outlast import Client, DataConverter, StartOptions, Worker
 from outlast_dashboard import control_plane
 from outlast_dashboard.notifications import ChangeSignal
+from outlast_dashboard.pages.streaming import without_counting
 from outlast_serverless import Document, DocumentState, OpenTask, Runtime
 from outlast_serverless.pages import run_section
 from outlast_serverless.pages.scale import scale_of
@@ -204,11 +205,13 @@ async def test_a_workflows_timeout_is_lit_in_the_text(served: Served) -> None:
 async def test_payloads_in_errors_are_for_those_who_may_see_them(served: Served) -> None:
     async with documents(served.client) as runtime:
         document = Document(Document.parse(RAISES).definition, "", ())
-        document.definition["do"][1]["check"]["raise"]["error"]["card"] = "${ $input.card }"
+        document.definition["do"][1]["check"]["raise"]["error"]["card"] = "${ $workflow.input.card }"
         run = await runtime.start(document, {"card": "canary"}, id=ID, task_queue="documents")
         with pytest.raises(Exception, match="never paid"):
             await run.result(timeout=20)
-    assert "canary" in (await served.web.get(PAGE)).text
+    shown = (await served.web.get(PAGE)).text
+    assert "<dt>card</dt>" in shown
+    assert "canary" in shown.partition("<dt>card</dt>")[2].partition("</dd>")[0]
     seen = (await served.web.get(PAGE, headers=served.bearing("reader"))).text
     assert "canary" not in seen
     assert "it was never paid" in seen
@@ -315,3 +318,13 @@ def test_the_page_follows_the_run(browser: Browser, world: tuple[str, str]) -> N
     expect(section.locator("g.running")).to_have_count(0)
     page.goto("about:blank")
     context.close()
+
+
+def test_that_the_present_moves_on_sends_nothing() -> None:
+    def bar(x: str) -> str:
+        return f'<rect class="now" x="{x}" data-from="2026" data-to="2027"></rect>'
+
+    assert without_counting(bar("1.5%")) == without_counting(bar("99%"))
+    assert without_counting(f'<rect class="bound" x="1%"></rect>{bar("1%")}') != without_counting(
+        f'<rect class="bound" x="2%"></rect>{bar("1%")}'
+    )
