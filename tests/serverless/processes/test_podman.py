@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,14 @@ class Podman:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
-    folder = tmp_path_factory.mktemp("podman")
+def folder() -> Iterator[Path]:
+    """A folder with a short name: Podman takes none of more than 50 characters for what it runs."""
+    with tempfile.TemporaryDirectory(prefix="outlast-", dir="/tmp") as made:
+        yield Path(made)
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Iterator[Podman]:
     podman = Podman(folder)
     busybox = shutil.which("busybox")
     assert busybox, "the tests of containers need a static busybox: `make containers` installs it"
