@@ -236,7 +236,12 @@ async def test_events_that_come_while_it_continues_are_each_seen_once_and_in_ord
             }
             await (run.publish(event) if number % 3 else runtime.publish(event))
             await asyncio.sleep(0.0007 * (number % 5))
-        assert sorted(await run.result()) == list(range(39))
+        seen = await run.result()
+        assert sorted(seen) == list(range(39))
+        # Those from the bus, and those that were sent to the run, each have their order.
+        for bus in (True, False):
+            mine = [number for number in seen if (number % 3 == 0) is bus]
+            assert mine == sorted(mine)
         assert await run_number(run) > 100
         assert await env.client.runtime.read(fetch, "SELECT COUNT(*) FROM serverless_subscriptions", ()) == [
             (0,)
@@ -346,6 +351,8 @@ async def test_after_many_tasks_it_continues_although_its_history_is_short(
         )
         assert await run.result() == 100
         assert await run_number(run) == 4
+        # The most that a chain may execute counts all its runs.
+        assert (await request(env.client, 4))["state"]["tasks"] == 150
 
 
 PROGRAM = """
