@@ -27,6 +27,8 @@ logger = logging.getLogger("outlast.serverless")
 _PORTS: Final = {"nats": 4222, "tls": 4222}
 _MOST_WAITING: Final = 1_000
 _CONNECTING_S: Final = 10
+_FAILED_S: Final = 0.5
+"""So long may the end of a connection take that did not come about."""
 
 
 class NatsChannel:
@@ -163,7 +165,7 @@ async def _connected(target: ChannelTarget) -> AsyncGenerator[_Connection]:
     except DeniedError as error:
         raise ChannelError(str(error), kind="authorization") from None
     except (Error, OSError) as error:
-        await closed(client.close())
+        await closed(client.close(), _FAILED_S)
         refused = "authorization" in str(error).lower()
         if refused and known is not None and known.refused is not None:
             known.refused()
@@ -173,7 +175,7 @@ async def _connected(target: ChannelTarget) -> AsyncGenerator[_Connection]:
             again=not refused,
         ) from None
     except BaseException:
-        await closed(client.close())
+        await closed(client.close(), _FAILED_S)
         raise
     try:
         yield connection
