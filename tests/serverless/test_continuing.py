@@ -1,4 +1,7 @@
-"""Documents continue as new: what they give is what one long run gives."""
+"""Documents continue as new: what they give is what one long run gives.
+
+The kit plays each of its scenarios so, too.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.serverless.cases import continue_everywhere, whole
-from tests.serverless.test_runtime import TIMEOUT, faults, play, scenarios
+from tests.serverless.test_runtime import TIMEOUT, faults
 
 from outlast import Client, RetryPolicy, StartOptions, Worker
 from outlast.errors import WorkflowCancelledError
@@ -47,18 +50,6 @@ async def request(client: Client, run_number: int) -> dict[str, Any]:
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     continue_everywhere(monkeypatch)
-
-
-@pytest.mark.usefixtures("everywhere")
-@pytest.mark.parametrize("scenario", [one for one in scenarios() if "takes_breath" not in str(one.id)])
-async def test_a_scenario_continued_at_every_safe_point(scenario: dict[str, Any], sqlite_url: str) -> None:
-    async with (
-        TestEnvironment(url=sqlite_url, replay=True) as env,
-        Runtime(env.client) as runtime,
-        worker(env, runtime),
-    ):
-        await play(scenario, runtime, env)
-        assert await env.client.runtime.read(check_database) == []
 
 
 @pytest.mark.usefixtures("everywhere")

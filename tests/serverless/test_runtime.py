@@ -1,4 +1,7 @@
-"""Documents run: what each kind of task gives, how errors and deadlines go, on each store and always replayed."""
+"""Documents run, on each store and always replayed: what can be seen and done meanwhile, and who needs to be alive.
+
+What each kind of task gives is told by the features of the kit.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-import orjson
 import pytest
-from ruamel.yaml import YAML
-from tests.serverless.cases import HERE, whole
+from tests.serverless.cases import whole
 
 from outlast import StartOptions, workflow
 from outlast.errors import FaultedError, FaultedTimeoutError, UnsupportedTaskError, WorkflowCancelledError
@@ -18,20 +19,7 @@ from outlast_serverless import Document, DocumentRun, Runtime
 from outlast_serverless.interpreter.faults import BASE
 
 Use: TypeAlias = Callable[[Callable[[Runtime, TestEnvironment], Awaitable[None]]], Awaitable[None]]
-HEAD = {"document": {"dsl": "1.0.3", "namespace": "n", "name": "a", "version": "0.1.0"}}
 TIMEOUT = {"type": f"{BASE}timeout", "status": 408}
-
-
-def scenarios() -> list[Any]:
-    found: dict[str, dict[str, Any]] = YAML(typ="safe").load(HERE / "scenarios.yaml")
-    return [pytest.param(one, id=name.replace(" ", "_")) for name, one in found.items()]
-
-
-def document(parts: dict[str, Any]) -> Document:
-    kept = {
-        name: value for name, value in parts.items() if name not in ("in", "out", "error", "takes", "events")
-    }
-    return Document.parse(orjson.dumps({**HEAD, **kept}))
 
 
 @pytest.fixture(params=["plain", "replayed"])
@@ -48,31 +36,6 @@ def use(request: pytest.FixtureRequest, database_url: str) -> Use:
         ):
             await test(runtime, env)
 
-    return run
-
-
-@pytest.mark.parametrize("scenario", scenarios())
-async def test_a_scenario(scenario: dict[str, Any], use: Use) -> None:
-    async def test(runtime: Runtime, env: TestEnvironment) -> None:
-        await play(scenario, runtime, env)
-
-    await use(test)
-
-
-async def play(scenario: dict[str, Any], runtime: Runtime, env: TestEnvironment) -> DocumentRun:
-    """Run a document with its input and events, and check what it gives."""
-    began = env.clock.now()
-    run = await runtime.start(document(scenario), scenario.get("in"))
-    for number, event in enumerate(scenario.get("events", ())):
-        whole: dict[str, Any] = {"id": str(number), "source": "/test", **event}
-        await asyncio.sleep(max(0, whole.pop("at") - (env.clock.now() - began) / 1_000_000))
-        await (run.publish(whole) if whole.pop("alone", False) else runtime.publish(whole))
-    if "error" in scenario:
-        await faults(run, scenario["error"])
-    else:
-        assert await run.result() == scenario["out"]
-    if "takes" in scenario:
-        assert (env.clock.now() - began) / 1_000_000 == pytest.approx(scenario["takes"], abs=0.2)
     return run
 
 

@@ -2,6 +2,7 @@
 
 * **plain**: one worker, which keeps its runs.
 * **replayed**: it keeps none, so each workflow task begins with a replay of its run's history.
+* **continued**: it continues as new at every safe point.
 * **killed**: its process dies after each commit that writes history, and another takes its place at once.
 * **every commit**, at night: it dies once, just before or just after commit k, or the commit's answer is lost; for
   every k.
@@ -16,6 +17,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
+from unittest.mock import patch
 
 from tests.serverless.conformance.loop import KitLoop
 from tests.serverless.conformance.stage import CACHED, Fate, Moment, Stage
@@ -25,6 +27,7 @@ from outlast import StructuralLimits
 from outlast.testing import Replayer, check_database
 from outlast.testing.prefix_replay import check_every_prefix
 from outlast.testing.replayer import ReplayedRun
+from outlast_serverless.interpreter import pace
 from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import Committed
 from outlast_store.reads.histories import read_history
@@ -63,16 +66,16 @@ class Modes:
         runner: Runs the loop.
         new_url: Makes databases.
         server: The URL of the server that plays all hosts.
-        killed: Whether stories are played in the mode ``killed``, too.
+        most: Whether stories are played in the modes ``continued`` and ``killed``, too.
     """
 
     def __init__(
-        self, runner: asyncio.Runner, new_url: Callable[[], str], server: str, *, killed: bool = True
+        self, runner: asyncio.Runner, new_url: Callable[[], str], server: str, *, most: bool = True
     ) -> None:
         self._runner = runner
         self._new_url = new_url
         self._server = server
-        self._killed = killed
+        self._most = most
         self._stages: dict[str, Stage] = {}
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -91,7 +94,10 @@ class Modes:
     def play(self, story: Story) -> dict[str, Outcome]:
         """Play a story in each mode; return what came of it in each."""
         found = {queue: self.run(_played(story, self._stage("living"), None, queue)) for queue in CACHED}
-        if self._killed:
+        if self._most and story.continues:
+            with patch.object(pace, "TASKS_A_RUN", 1):
+                found["continued"] = self.run(_played(story, self._stage("continuing"), None))
+        if self._most:
             found["killed"] = self.run(_played(story, self._stage("dying"), after_history))
         compare(found)
         return found
@@ -113,8 +119,9 @@ class Modes:
     def close(self) -> list[str]:
         """End the stages; return what is wrong with what they leave."""
         found: list[str] = []
-        for stage in self._stages.values():
-            found += self.run(_judged(stage))
+        for name, stage in self._stages.items():
+            with patch.object(pace, "TASKS_A_RUN", 1 if name == "continuing" else pace.TASKS_A_RUN):
+                found += self.run(_judged(stage))
         return found
 
 

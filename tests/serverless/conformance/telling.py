@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.serverless.conformance.modes import Modes
-from tests.serverless.conformance.story import Outcome, Story
+from tests.serverless.conformance.story import Outcome, Step, Story, traced
 
 FEATURES: Final = os.environ.get("OUTLAST_FEATURES") or str(Path(__file__).parents[1] / "features")
 
@@ -32,6 +32,10 @@ class Told:
     def play(self) -> dict[str, Outcome]:
         """Play it in each mode."""
         return self.modes.play(self.story)
+
+    def trace(self, outcome: Outcome) -> list[Step]:
+        """Return the tasks that ran, in the order in which they began."""
+        return self.modes.run(traced(outcome))
 
     def each(self, check: Callable[[Outcome], None]) -> None:
         """Check what came of it in each mode. It is played once."""

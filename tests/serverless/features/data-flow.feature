@@ -114,10 +114,32 @@ Feature: Data flow
       y: null
       """
 
-  Scenario: The condition sees the raw input
+  Scenario: The instant at which a task or the workflow began stays
     Given a workflow with definition:
       """yaml
       document: {dsl: 1.0.3, namespace: kit, name: data-flow-7, version: 0.1.0}
+      do:
+        - w: {wait: PT2S}
+        - l:
+            do:
+              - a: {wait: PT3S}
+              - b: {set: '${ $workflow.startedAt.epoch.seconds }'}
+            output: {as: '[$task.startedAt.epoch.seconds - ., $task.input.n]'}
+      """
+    And given the workflow input is:
+      """yaml
+      {n: 1}
+      """
+    When the workflow is executed
+    Then the workflow should complete with output:
+      """yaml
+      [2, 1]
+      """
+
+  Scenario: The condition sees the raw input
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: data-flow-8, version: 0.1.0}
       do:
         - a:
             if: .raw
@@ -137,7 +159,7 @@ Feature: Data flow
   Scenario: The condition sees the context
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: data-flow-8, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: data-flow-9, version: 0.1.0}
       do:
         - a:
             set: {v: 1}
@@ -155,7 +177,7 @@ Feature: Data flow
   Scenario: Templates of input and output
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: data-flow-9, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: data-flow-10, version: 0.1.0}
       do:
         - a:
             input:
@@ -177,7 +199,7 @@ Feature: Data flow
   Scenario: A context grows
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: data-flow-10, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: data-flow-11, version: 0.1.0}
       do:
         - a:
             set: {v: 1}
@@ -196,7 +218,7 @@ Feature: Data flow
   Scenario: A list exports before those outside of it
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: data-flow-11, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: data-flow-12, version: 0.1.0}
       do:
         - d:
             do:
@@ -215,7 +237,7 @@ Feature: Data flow
   Scenario: What a task is told of itself
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: data-flow-12, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: data-flow-13, version: 0.1.0}
       do:
         - d:
             do:
@@ -237,7 +259,7 @@ Feature: Data flow
   Scenario: What is told of the workflow and the runtime
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: data-flow-13, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: told-name, version: 0.1.0}
       input: {from: .inner}
       do:
         - a:
@@ -253,13 +275,13 @@ Feature: Data flow
     When the workflow is executed
     Then the workflow should complete with output:
       """yaml
-      {raw: 1, name: data-flow-13, begun: true, runtime: outlast, kit: true}
+      {raw: 1, name: told-name, begun: true, runtime: outlast, kit: true}
       """
 
   Scenario: No input is null all the way
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: data-flow-14, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: data-flow-15, version: 0.1.0}
       do:
         - a:
             set: {t: '${ . | type }', plus: '${ .x + [1] }'}

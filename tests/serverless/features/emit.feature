@@ -81,10 +81,58 @@ Feature: Emit tasks
         - {sent: true}
       """
 
-  Scenario: What an event says itself is kept
+  Scenario: What is emitted again where the flow goes back is another event
     Given a workflow with definition:
       """yaml
       document: {dsl: 1.0.3, namespace: kit, name: emit-4, version: 0.1.0}
+      do:
+        - a:
+            do:
+              - e:
+                  emit:
+                    event:
+                      with: {type: t}
+                  export: {as: '($context // []) + [.id]'}
+        - s:
+            switch:
+              - m: {when: ($context | length) < 3, then: a}
+        - o: {set: '${ $context | unique | length }'}
+      """
+    When the workflow is executed
+    Then the workflow should complete with output:
+      """yaml
+      3
+      """
+
+  Scenario: What an extension emits for each task is another event
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: emit-5, version: 0.1.0}
+      use:
+        extensions:
+          - m:
+              extend: wait
+              before:
+                - e:
+                    emit:
+                      event:
+                        with: {type: t}
+                    export: {as: '($context // []) + [.id]'}
+      do:
+        - a: {wait: PT1S}
+        - b: {wait: PT1S}
+        - o: {set: '${ $context | unique | length }'}
+      """
+    When the workflow is executed
+    Then the workflow should complete with output:
+      """yaml
+      2
+      """
+
+  Scenario: What an event says itself is kept
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: emit-6, version: 0.1.0}
       do:
         - e:
             emit:
@@ -156,7 +204,7 @@ Feature: Emit tasks
       """
     And a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: emit-6, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: emit-8, version: 0.1.0}
       do:
         - f:
             fork:

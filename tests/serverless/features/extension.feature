@@ -26,10 +26,74 @@ Feature: Extensions
       was: {mock: true}
       """
 
-  Scenario: Before and after do not change what flows
+  Scenario: Extensions of several tasks go around a list, in order
     Given a workflow with definition:
       """yaml
       document: {dsl: 1.0.3, namespace: kit, name: extension-2, version: 0.1.0}
+      use:
+        extensions:
+          - m:
+              extend: composite
+              before:
+                - a:
+                    set: ${ [$context[], "m1"] }
+                    export: {as: .}
+                - b:
+                    set: ${ [$context[], "m2"] }
+                    export: {as: .}
+              after:
+                - a:
+                    set: ${ [$context[], "m3"] }
+                    export: {as: .}
+                - b:
+                    set: ${ [$context[], "m4"] }
+                    export: {as: .}
+          - n:
+              extend: composite
+              when: .k == 1
+              before:
+                - a:
+                    set: ${ [$context[], "n1"] }
+                    export: {as: .}
+              after:
+                - a:
+                    set: ${ [$context[], "n2"] }
+                    export: {as: .}
+          - o:
+              extend: composite
+              when: .k == 2
+              before:
+                - a:
+                    raise:
+                      error: {type: x, status: 501}
+      do:
+        - c:
+            set: {k: 1}
+            export: {as: '[]'}
+        - d:
+            do:
+              - x:
+                  set: {v: 1}
+              - y:
+                  set: {v: 2}
+                  then: exit
+            then: f
+        - e:
+            set: {no: 1}
+        - f:
+            set: {v: '${ .v }', c: '${ $context }'}
+      """
+    When the workflow is executed
+    Then the workflow should complete with output:
+      """yaml
+      v: 2
+      c: [m1, m2, n1, n2, m3, m4]
+      """
+
+  Scenario: Before and after do not change what flows
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: extension-3, version: 0.1.0}
       use:
         extensions:
           - x:
@@ -59,7 +123,7 @@ Feature: Extensions
   Scenario: Extensions nest in the order of their declaration
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: extension-3, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: extension-4, version: 0.1.0}
       use:
         extensions:
           - x:
@@ -96,7 +160,7 @@ Feature: Extensions
   Scenario: Extensions do not extend their own tasks
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: extension-4, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: extension-5, version: 0.1.0}
       use:
         extensions:
           - x:
@@ -119,7 +183,7 @@ Feature: Extensions
   Scenario: An extension sees the definition of the task
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: extension-5, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: extension-6, version: 0.1.0}
       use:
         extensions:
           - x:
@@ -143,7 +207,7 @@ Feature: Extensions
   Scenario: An error in an extension is an error of the workflow
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: extension-6, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: extension-7, version: 0.1.0}
       use:
         extensions:
           - x:

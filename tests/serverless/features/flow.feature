@@ -21,7 +21,8 @@ Feature: Flow directives
       """
 
   Scenario: A loop without waits takes breath
-    Given a workflow with definition:
+    Given a workflow that is too long to continue as new after each task
+    And a workflow with definition:
       """yaml
       document: {dsl: 1.0.3, namespace: kit, name: flow-2, version: 0.1.0}
       do:
@@ -71,9 +72,9 @@ Feature: Flow directives
       """yaml
       document: {dsl: 1.0.3, namespace: kit, name: flow-4, version: 0.1.0}
       do:
-        - a: {set: '${ {v: (.v + ["a"])} }'}
-        - b: {set: '${ {v: (.v + ["b"])} }'}
-        - c: {set: '${ {v: (.v + ["c"])} }'}
+        - red: {set: '${ {v: (.v + ["a"])} }'}
+        - green: {set: '${ {v: (.v + ["b"])} }'}
+        - blue: {set: '${ {v: (.v + ["c"])} }'}
       """
     And given the workflow input is:
       """yaml
@@ -84,6 +85,11 @@ Feature: Flow directives
       """yaml
       v: [a, b, c]
       """
+    And red should run first
+    And green should run after red
+    And green should run before blue
+    And blue should run last
+    And green should complete
 
   Scenario: Directives change the order
     Given a workflow with definition:
@@ -103,6 +109,9 @@ Feature: Flow directives
       """yaml
       v: [a, c, b]
       """
+    And a should run first
+    And c should run before b
+    And b should run last
 
   Scenario: Exit at the top ends the workflow
     Given a workflow with definition:

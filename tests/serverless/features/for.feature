@@ -108,10 +108,60 @@ Feature: For tasks
       {type: expression, status: 400, instance: /do/0/l}
       """
 
-  Scenario: The names of the item and its index
+  Scenario: Loops in loops keep their places, variables and context
     Given a workflow with definition:
       """yaml
       document: {dsl: 1.0.3, namespace: kit, name: for-6, version: 0.1.0}
+      do:
+        - l:
+            for: {each: x, at: i, in: .xs}
+            while: $i < 3
+            do:
+              - m:
+                  for: {each: y, at: j, in: '${ [$x, ($context // 0)] }'}
+                  do:
+                    - a: {set: '${ {xs: .xs, t: ((.t // []) + ["\($i)\($j)\($y)"])} }'}
+                    - b:
+                        set: ${ . }
+                        export: {as: ($context // 0) + 1}
+      """
+    And given the workflow input is:
+      """yaml
+      xs: [a, b, c, d]
+      """
+    When the workflow is executed
+    Then the workflow should complete with output:
+      """yaml
+      xs: [a, b, c, d]
+      t: [00a, '010', 10b, '112', 20c, '214']
+      """
+
+  Scenario: Items that were worked out from the context stay as they were
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: for-7, version: 0.1.0}
+      do:
+        - c:
+            set: ${ 0 }
+            export: {as: '[1, 2, 3]'}
+        - l:
+            for: {in: '${ $context }'}
+            do:
+              - a:
+                  set: ${ . + $item }
+                  export: {as: '[7]'}
+              - b: {set: '${ . }'}
+      """
+    When the workflow is executed
+    Then the workflow should complete with output:
+      """yaml
+      6
+      """
+
+  Scenario: The names of the item and its index
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: for-8, version: 0.1.0}
       do:
         - l:
             for: {in: '${ ["a", "b"] }'}
@@ -129,7 +179,7 @@ Feature: For tasks
   Scenario: Loops in loops see the variables of both
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: for-7, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: for-9, version: 0.1.0}
       do:
         - l:
             for: {each: x, in: '${ [1, 2] }'}
@@ -148,7 +198,7 @@ Feature: For tasks
   Scenario: While sees what the last iteration gave
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: for-8, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: for-10, version: 0.1.0}
       do:
         - l:
             for: {in: '${ range(10) }'}
@@ -165,7 +215,7 @@ Feature: For tasks
   Scenario: A variable is gone after its loop
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: for-9, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: for-11, version: 0.1.0}
       do:
         - l:
             for: {each: x, in: '${ [1] }'}
@@ -182,7 +232,7 @@ Feature: For tasks
   Scenario: An object cannot be looped over
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: for-10, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: for-12, version: 0.1.0}
       do:
         - l:
             for: {in: '${ {a: 1} }'}
@@ -199,7 +249,7 @@ Feature: For tasks
   Scenario: An error names the task and no iteration
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: for-11, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: for-13, version: 0.1.0}
       do:
         - l:
             for: {in: '${ [1, 2] }'}
@@ -221,7 +271,7 @@ Feature: For tasks
   Scenario: What an iteration exports the next one sees
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: for-12, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: for-14, version: 0.1.0}
       do:
         - l:
             for: {in: '${ [1, 2, 3] }'}
@@ -239,7 +289,7 @@ Feature: For tasks
   Scenario: A loop waits in each iteration
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: for-13, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: for-15, version: 0.1.0}
       do:
         - l:
             for: {in: '${ [1, 2, 3] }'}

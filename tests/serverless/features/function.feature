@@ -43,10 +43,36 @@ Feature: Functions
       {type: x, status: 501, instance: /do/0/c}
       """
 
-  Scenario: A function calls another one
+  Scenario: A function with tasks of its own sees what it was given
     Given a workflow with definition:
       """yaml
       document: {dsl: 1.0.3, namespace: kit, name: function-3, version: 0.1.0}
+      use:
+        functions:
+          f:
+            do:
+              - a: {set: '${ {v: (.x * 2), i: $input.x} }'}
+              - b: {set: '${ .v + 1 }'}
+      do:
+        - c:
+            set: ${ 0 }
+            export: {as: '{n: 4}'}
+        - d:
+            call: f
+            with: {x: '${ $context.n }'}
+        - e:
+            set: {was: '${ . }'}
+      """
+    When the workflow is executed
+    Then the workflow should complete with output:
+      """yaml
+      {was: 9}
+      """
+
+  Scenario: A function calls another one
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: function-4, version: 0.1.0}
       use:
         functions:
           inner: {set: '${ {v: (.v * 2)} }'}
@@ -73,7 +99,7 @@ Feature: Functions
   Scenario: A function shares the context
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: function-4, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: function-5, version: 0.1.0}
       use:
         functions:
           f:
@@ -92,7 +118,7 @@ Feature: Functions
   Scenario: A function without arguments has an empty input
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: function-5, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: function-6, version: 0.1.0}
       use:
         functions:
           f: {set: '${ {t: (. | type)} }'}
@@ -110,7 +136,7 @@ Feature: Functions
   Scenario: A function waits
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: function-6, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: function-7, version: 0.1.0}
       use:
         functions:
           f:

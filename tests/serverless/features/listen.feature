@@ -826,10 +826,126 @@ Feature: Listen tasks
         - [7]
       """
 
-  Scenario: A worker dies while a workflow listens
+  Scenario: A listen inside of what is done for an event loses nothing
     Given a workflow with definition:
       """yaml
       document: {dsl: 1.0.3, namespace: kit, name: listen-25, version: 0.1.0}
+      do:
+        - l:
+            listen:
+              to:
+                any:
+                  - with: {type: a}
+                until:
+                  one:
+                    with: {type: stop}
+            foreach:
+              item: e
+              do:
+                - w: {wait: PT2S}
+                - i:
+                    listen:
+                      to:
+                        any:
+                          - with: {type: b}
+                - s: {set: '${ [$e, .[0]] }'}
+      """
+    When the workflow is executed
+    And time advances by PT1S
+    And the event is published:
+      """yaml
+      {type: a, data: 1}
+      """
+    And time advances by PT0.5S
+    And the event is published:
+      """yaml
+      {type: a, data: 2}
+      """
+    And time advances by PT0.5S
+    And the event is published:
+      """yaml
+      {type: b, data: 0}
+      """
+    And time advances by PT2S
+    And the event is published:
+      """yaml
+      {type: b, data: 3}
+      """
+    And time advances by PT3S
+    And the event is published:
+      """yaml
+      {type: a, data: 4}
+      """
+    And time advances by PT1S
+    And the event is published:
+      """yaml
+      {type: b, data: 5}
+      """
+    And time advances by PT1S
+    And the event is published:
+      """yaml
+      {type: b, data: 6}
+      """
+    And time advances by PT4S
+    And the event is published:
+      """yaml
+      {type: stop}
+      """
+    And the event is published:
+      """yaml
+      {type: b, data: 7}
+      """
+    Then the workflow should complete with output:
+      """yaml
+        - [1, 3]
+        - [2, 5]
+        - [4, 7]
+      """
+
+  Scenario: What is done for an event may end the workflow, where nothing else does
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: listen-26, version: 0.1.0}
+      do:
+        - l:
+            listen:
+              to:
+                any: []
+                until: ${ false }
+            foreach:
+              item: e
+              at: i
+              do:
+                - a: {set: '${ [$i, .] }'}
+                - s:
+                    switch:
+                      - m: {when: $e == "stop", then: end}
+      """
+    When the workflow is executed
+    And time advances by PT1S
+    And the event is published:
+      """yaml
+      {type: a, data: 1}
+      """
+    And time advances by PT1S
+    And the event is published:
+      """yaml
+      {type: b, data: 2}
+      """
+    And time advances by PT1S
+    And the event is published:
+      """yaml
+      {type: c, data: stop}
+      """
+    Then the workflow should complete with output:
+      """yaml
+      [2, stop]
+      """
+
+  Scenario: A worker dies while a workflow listens
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: listen-27, version: 0.1.0}
       do:
         - l:
             listen:
@@ -860,7 +976,7 @@ Feature: Listen tasks
   Scenario: An event comes while no worker is there
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: listen-26, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: listen-28, version: 0.1.0}
       do:
         - l:
             listen:
@@ -886,7 +1002,7 @@ Feature: Listen tasks
   Scenario: Events of other types are let go
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: listen-27, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: listen-29, version: 0.1.0}
       do:
         - l:
             listen:

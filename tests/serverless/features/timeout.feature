@@ -239,10 +239,132 @@ Feature: Timeouts
       """
     And it should take no time
 
-  Scenario: A wait, inline
+  Scenario: A timeout spans the tasks of a list
     Given a workflow with definition:
       """yaml
       document: {dsl: 1.0.3, namespace: kit, name: timeout-12, version: 0.1.0}
+      do:
+        - t:
+            try:
+              - d:
+                  do:
+                    - a: {wait: PT2S}
+                    - b: {wait: PT2S}
+                    - c: {wait: PT2S}
+                  timeout: {after: '${ "PT" + "5S" }'}
+            catch:
+              do:
+                - x:
+                    set: {v: 1}
+                - s: {set: '${ $error.detail }'}
+      """
+    When the workflow is executed
+    Then the workflow should complete with output:
+      """yaml
+      the task took longer than 5 s
+      """
+    And it should take PT5S
+
+  Scenario: Of nested timeouts the outer may be the nearer
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-13, version: 0.1.0}
+      do:
+        - d:
+            do:
+              - e:
+                  do:
+                    - a: {wait: PT2S}
+                    - b: {wait: PT2S}
+                  timeout: {after: PT9S}
+              - c: {wait: PT2S}
+            timeout: {after: PT3S}
+      """
+    When the workflow is executed
+    Then the workflow should fault with error:
+      """yaml
+      {type: timeout, status: 408, instance: /do/0/d}
+      """
+    And it should take PT3S
+
+  Scenario: The duration of an attempt spans its tasks, and begins anew
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-14, version: 0.1.0}
+      do:
+        - t:
+            try:
+              - a: {wait: PT2S}
+              - b: {wait: PT2S}
+              - c: {wait: PT2S}
+            catch:
+              retry:
+                limit:
+                  attempt: {count: 1, duration: PT5S}
+              do:
+                - x: {wait: PT1S}
+                - s: {set: '${ $error.detail }'}
+      """
+    When the workflow is executed
+    Then the workflow should complete with output:
+      """yaml
+      an attempt took longer than 5 s
+      """
+    And it should take PT11S
+
+  Scenario: The duration of all retries spans their tasks, and what the catch does
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-15, version: 0.1.0}
+      do:
+        - t:
+            try:
+              - a: {wait: PT1S}
+              - r:
+                  raise:
+                    error: {type: x, status: 501}
+            catch:
+              retry:
+                delay: PT1S
+                limit:
+                  duration: ${ .d }
+                  attempt: {count: 1}
+              do:
+                - x: {wait: PT1S}
+                - y: {wait: PT1S}
+      """
+    And given the workflow input is:
+      """yaml
+      {d: PT4.5S}
+      """
+    When the workflow is executed
+    Then the workflow should fault with error:
+      """yaml
+      {type: timeout, status: 408, instance: /do/0/t, detail: the retries took longer than 4.5 s}
+      """
+    And it should take PT4.5S
+
+  Scenario: The workflow's timeout below a second spans its tasks
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-16, version: 0.1.0}
+      timeout: {after: PT0.5S}
+      do:
+        - a: {wait: PT0.2S}
+        - b: {wait: PT0.2S}
+        - c: {wait: PT0.2S}
+      """
+    When the workflow is executed
+    Then the workflow should fault with error:
+      """yaml
+      {type: timeout, status: 408, instance: /, detail: the workflow took longer than 0.5 s}
+      """
+    And it should take PT0.5S
+
+  Scenario: A wait, inline
+    Given a workflow with definition:
+      """yaml
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-17, version: 0.1.0}
       do:
         - w:
             wait: PT1H
@@ -259,7 +381,7 @@ Feature: Timeouts
   Scenario: A wait, by an expression that gives a text
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-13, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-18, version: 0.1.0}
       do:
         - w:
             wait: PT1H
@@ -279,7 +401,7 @@ Feature: Timeouts
   Scenario: A wait, by reference
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-14, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-19, version: 0.1.0}
       use:
         timeouts:
           short: {after: PT7S}
@@ -296,7 +418,7 @@ Feature: Timeouts
   Scenario: A wait, by reference to an expression
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-15, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-20, version: 0.1.0}
       use:
         timeouts:
           asked: {after: '${ .d }'}
@@ -317,7 +439,7 @@ Feature: Timeouts
   Scenario: A wait that ends in time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-16, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-21, version: 0.1.0}
       do:
         - w:
             wait: PT4S
@@ -337,7 +459,7 @@ Feature: Timeouts
   Scenario: A call over HTTP, inline
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-17, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-22, version: 0.1.0}
       do:
         - c:
             call: http
@@ -355,7 +477,7 @@ Feature: Timeouts
   Scenario: A call over HTTP, by reference
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-18, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-23, version: 0.1.0}
       use:
         timeouts:
           t: {after: PT20S}
@@ -375,7 +497,7 @@ Feature: Timeouts
   Scenario: A call over HTTP, by an expression, is caught
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-19, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-24, version: 0.1.0}
       do:
         - t:
             try:
@@ -404,7 +526,7 @@ Feature: Timeouts
   Scenario: A call over HTTP that is answered in time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-20, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-25, version: 0.1.0}
       do:
         - c:
             call: http
@@ -422,7 +544,7 @@ Feature: Timeouts
   Scenario: A call of an operation that is answered in time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-21, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-26, version: 0.1.0}
       do:
         - c:
             call: openapi
@@ -443,7 +565,7 @@ Feature: Timeouts
   Scenario: A call of a function
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-22, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-27, version: 0.1.0}
       use:
         functions:
           f: {wait: PT1H}
@@ -462,7 +584,7 @@ Feature: Timeouts
   Scenario: The timeout of a function's own task is the caller's error
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-23, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-28, version: 0.1.0}
       use:
         functions:
           f:
@@ -483,7 +605,7 @@ Feature: Timeouts
   Scenario: A list of tasks
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-24, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-29, version: 0.1.0}
       do:
         - d:
             do:
@@ -503,7 +625,7 @@ Feature: Timeouts
   Scenario: A loop is cut in an iteration
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-25, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-30, version: 0.1.0}
       do:
         - t:
             try:
@@ -530,7 +652,7 @@ Feature: Timeouts
   Scenario: Each iteration has a clock of its own
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-26, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-31, version: 0.1.0}
       do:
         - l:
             for: {in: '${ [1, 2, 3] }'}
@@ -553,7 +675,7 @@ Feature: Timeouts
   Scenario: An iteration of a loop is late
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-27, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-32, version: 0.1.0}
       do:
         - l:
             for: {in: '${ ["PT1S", "PT2S", "PT9S"] }'}
@@ -572,7 +694,7 @@ Feature: Timeouts
   Scenario: A fork cancels its branches
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-28, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-33, version: 0.1.0}
       do:
         - t:
             try:
@@ -602,7 +724,7 @@ Feature: Timeouts
   Scenario: A competition without a winner
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-29, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-34, version: 0.1.0}
       do:
         - f:
             fork:
@@ -622,7 +744,7 @@ Feature: Timeouts
   Scenario: A competitor that is late loses
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-30, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-35, version: 0.1.0}
       do:
         - f:
             fork:
@@ -643,11 +765,14 @@ Feature: Timeouts
       {v: b}
       """
     And it should take PT4S
+    And a should fault
+    And s should complete
+    And a should run before s
 
   Scenario: A listen with its iterator
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-31, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-36, version: 0.1.0}
       do:
         - l:
             listen:
@@ -680,7 +805,7 @@ Feature: Timeouts
   Scenario: A listen by reference hears it in time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-32, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-37, version: 0.1.0}
       use:
         timeouts:
           t: {after: PT20S}
@@ -707,7 +832,7 @@ Feature: Timeouts
   Scenario: A shell command
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-33, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-38, version: 0.1.0}
       do:
         - r:
             run:
@@ -730,7 +855,7 @@ Feature: Timeouts
       """
     And a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-34, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-39, version: 0.1.0}
       do:
         - r:
             run:
@@ -754,7 +879,7 @@ Feature: Timeouts
       """
     And a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-35, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-40, version: 0.1.0}
       do:
         - t:
             try:
@@ -785,7 +910,7 @@ Feature: Timeouts
       """
     And a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-36, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-41, version: 0.1.0}
       do:
         - r:
             run:
@@ -801,7 +926,7 @@ Feature: Timeouts
   Scenario: What takes no time is done in time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-37, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-42, version: 0.1.0}
       do:
         - a:
             set: {x: 1}
@@ -828,7 +953,7 @@ Feature: Timeouts
   Scenario: A task that raises in time has its own error
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-38, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-43, version: 0.1.0}
       do:
         - r:
             raise:
@@ -845,7 +970,7 @@ Feature: Timeouts
   Scenario: A set whose time is up at once
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-39, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-44, version: 0.1.0}
       do:
         - a:
             set: {x: 1}
@@ -865,7 +990,7 @@ Feature: Timeouts
   Scenario: An emit whose time is up at once publishes nothing
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-40, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-45, version: 0.1.0}
       do:
         - t:
             try:
@@ -888,7 +1013,7 @@ Feature: Timeouts
   Scenario: A switch whose time is up at once goes nowhere
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-41, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-46, version: 0.1.0}
       do:
         - s:
             switch:
@@ -908,7 +1033,7 @@ Feature: Timeouts
   Scenario: A raise whose time is up at once
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-42, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-47, version: 0.1.0}
       do:
         - r:
             raise:
@@ -924,7 +1049,7 @@ Feature: Timeouts
   Scenario: Of three nested timeouts the innermost is nearest
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-43, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-48, version: 0.1.0}
       do:
         - a:
             do:
@@ -946,7 +1071,7 @@ Feature: Timeouts
   Scenario: Of three nested timeouts the outermost is nearest
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-44, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-49, version: 0.1.0}
       do:
         - a:
             do:
@@ -968,7 +1093,7 @@ Feature: Timeouts
   Scenario: Of three equal timeouts the outermost counts
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-45, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-50, version: 0.1.0}
       do:
         - a:
             do:
@@ -990,7 +1115,7 @@ Feature: Timeouts
   Scenario: An inner timeout that is caught lets the outer one run on
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-46, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-51, version: 0.1.0}
       do:
         - d:
             do:
@@ -1016,7 +1141,7 @@ Feature: Timeouts
   Scenario: A timeout of the try spans its attempts
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-47, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-52, version: 0.1.0}
       do:
         - t:
             try:
@@ -1041,7 +1166,7 @@ Feature: Timeouts
   Scenario: A delay that passes the deadline still waits for it
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-48, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-53, version: 0.1.0}
       do:
         - t:
             try:
@@ -1062,7 +1187,7 @@ Feature: Timeouts
   Scenario: The timeout of the try spans its catch
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-49, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-54, version: 0.1.0}
       do:
         - t:
             try:
@@ -1084,7 +1209,7 @@ Feature: Timeouts
   Scenario: A task of the catch is late
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-50, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-55, version: 0.1.0}
       do:
         - t:
             try:
@@ -1107,7 +1232,7 @@ Feature: Timeouts
   Scenario: The second attempt is in time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-51, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-56, version: 0.1.0}
       do:
         - t:
             try:
@@ -1135,7 +1260,7 @@ Feature: Timeouts
   Scenario: The duration of an attempt, by an expression
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-52, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-57, version: 0.1.0}
       do:
         - t:
             try:
@@ -1162,7 +1287,7 @@ Feature: Timeouts
   Scenario: The duration of all attempts ends what is under way
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-53, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-58, version: 0.1.0}
       do:
         - t:
             try:
@@ -1185,7 +1310,7 @@ Feature: Timeouts
   Scenario: The workflow, inline, while a list waits
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-54, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-59, version: 0.1.0}
       timeout:
         after: {seconds: 10}
       do:
@@ -1203,7 +1328,7 @@ Feature: Timeouts
   Scenario: The workflow, by an expression on its raw input
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-55, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-60, version: 0.1.0}
       timeout: {after: '${ "PT\(.n)S" }'}
       input: {from: .inner}
       do:
@@ -1224,7 +1349,7 @@ Feature: Timeouts
   Scenario: The workflow, while a call is under way
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-56, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-61, version: 0.1.0}
       timeout: {after: PT10S}
       do:
         - c:
@@ -1242,7 +1367,7 @@ Feature: Timeouts
   Scenario: The workflow, while it listens
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-57, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-62, version: 0.1.0}
       timeout: {after: PT10S}
       do:
         - l:
@@ -1267,7 +1392,7 @@ Feature: Timeouts
       """
     And a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-58, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-63, version: 0.1.0}
       timeout: {after: PT10S}
       do:
         - r:
@@ -1284,7 +1409,7 @@ Feature: Timeouts
   Scenario: The workflow in time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-59, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-64, version: 0.1.0}
       timeout: {after: PT10S}
       do:
         - w: {wait: PT9S}
@@ -1303,7 +1428,7 @@ Feature: Timeouts
   Scenario: A task before the workflow
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-60, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-65, version: 0.1.0}
       timeout: {after: PT10S}
       do:
         - w:
@@ -1320,7 +1445,7 @@ Feature: Timeouts
   Scenario: The workflow before the task
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-61, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-66, version: 0.1.0}
       timeout: {after: PT5S}
       do:
         - t:
@@ -1343,7 +1468,7 @@ Feature: Timeouts
   Scenario: At one instant the workflow comes before the task
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-62, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-67, version: 0.1.0}
       timeout: {after: PT5S}
       do:
         - w:
@@ -1360,7 +1485,7 @@ Feature: Timeouts
   Scenario: At one instant a wait comes after its timeout
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-63, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-68, version: 0.1.0}
       do:
         - w:
             wait: PT5S
@@ -1376,7 +1501,7 @@ Feature: Timeouts
   Scenario: At one instant the first branch counts
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-64, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-69, version: 0.1.0}
       do:
         - f:
             fork:
@@ -1398,7 +1523,7 @@ Feature: Timeouts
   Scenario: A worker that dies in the middle of a wait changes nothing
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-65, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-70, version: 0.1.0}
       do:
         - w:
             wait: PT1H
@@ -1418,7 +1543,7 @@ Feature: Timeouts
   Scenario: A worker that dies in the middle of a call changes nothing
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-66, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-71, version: 0.1.0}
       do:
         - c:
             call: http
@@ -1439,7 +1564,7 @@ Feature: Timeouts
   Scenario: A worker that dies in the middle of a backoff changes nothing
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-67, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-72, version: 0.1.0}
       do:
         - t:
             try:
@@ -1469,7 +1594,7 @@ Feature: Timeouts
   Scenario: With nobody but a watchdog a task is decided in time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-68, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-73, version: 0.1.0}
       do:
         - t:
             try:
@@ -1496,7 +1621,7 @@ Feature: Timeouts
   Scenario: With nobody but a watchdog a call is decided in time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-69, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-74, version: 0.1.0}
       do:
         - c:
             call: http
@@ -1519,7 +1644,7 @@ Feature: Timeouts
   Scenario: With nobody but a watchdog the workflow ends in time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-70, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-75, version: 0.1.0}
       timeout: {after: PT5S}
       do:
         - w: {wait: PT1H}
@@ -1539,7 +1664,7 @@ Feature: Timeouts
   Scenario: With nobody alive at all the verdict of a task is the same
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-71, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-76, version: 0.1.0}
       do:
         - w:
             wait: PT10S
@@ -1558,7 +1683,7 @@ Feature: Timeouts
   Scenario: With nobody alive at all the verdict of the workflow is the same
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-72, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-77, version: 0.1.0}
       timeout: {after: PT5S}
       do:
         - w: {wait: PT10S}
@@ -1577,7 +1702,7 @@ Feature: Timeouts
     Given no worker is alive
     And a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-73, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-78, version: 0.1.0}
       timeout: {after: PT5S}
       do:
         - s:
@@ -1597,7 +1722,7 @@ Feature: Timeouts
   Scenario: A suspension stops no clock of a task
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-74, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-79, version: 0.1.0}
       do:
         - d:
             do:
@@ -1620,7 +1745,7 @@ Feature: Timeouts
   Scenario: A suspension stops no clock of the workflow
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-75, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-80, version: 0.1.0}
       timeout: {after: PT5S}
       do:
         - w: {wait: PT2S}
@@ -1639,7 +1764,7 @@ Feature: Timeouts
   Scenario: A task that is skipped has no clock
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-76, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-81, version: 0.1.0}
       do:
         - w:
             if: .no
@@ -1660,7 +1785,7 @@ Feature: Timeouts
   Scenario: The clock's expression sees the transformed input and the context
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-77, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-82, version: 0.1.0}
       do:
         - c:
             set: ${ . }
@@ -1684,7 +1809,7 @@ Feature: Timeouts
   Scenario: An expression that gives no duration is an error of the task
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-78, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-83, version: 0.1.0}
       do:
         - w:
             wait: PT1H
@@ -1703,7 +1828,7 @@ Feature: Timeouts
   Scenario: An expression that gives a calendar duration is an error of the task
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-79, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-84, version: 0.1.0}
       do:
         - w:
             wait: PT1H
@@ -1722,7 +1847,7 @@ Feature: Timeouts
   Scenario: A task that is late goes nowhere
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-80, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-85, version: 0.1.0}
       do:
         - t:
             try:
@@ -1749,7 +1874,7 @@ Feature: Timeouts
   Scenario: What is late exports nothing
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-81, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-86, version: 0.1.0}
       do:
         - t:
             try:
@@ -1773,7 +1898,7 @@ Feature: Timeouts
   Scenario: An extension sees nothing of a timeout
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-82, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-87, version: 0.1.0}
       use:
         extensions:
           - x:
@@ -1803,7 +1928,7 @@ Feature: Timeouts
   Scenario: What an extension does counts
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-83, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-88, version: 0.1.0}
       use:
         extensions:
           - x:
@@ -1825,7 +1950,7 @@ Feature: Timeouts
   Scenario: All spellings of the type are the same
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-84, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-89, version: 0.1.0}
       do:
         - t:
             try:
@@ -1847,7 +1972,7 @@ Feature: Timeouts
   Scenario: The tasks after one that is caught have their time
     Given a workflow with definition:
       """yaml
-      document: {dsl: 1.0.3, namespace: kit, name: timeout-85, version: 0.1.0}
+      document: {dsl: 1.0.3, namespace: kit, name: timeout-90, version: 0.1.0}
       do:
         - t:
             try:

@@ -703,6 +703,10 @@ Feature: Try tasks
       """yaml
       {v: inner}
       """
+    And t should run first
+    And r should fault
+    And u should complete
+    And s should run last
 
   Scenario: A catch may end the workflow
     Given a workflow with definition:
