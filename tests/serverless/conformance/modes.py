@@ -66,16 +66,24 @@ class Modes:
         runner: Runs the loop.
         new_url: Makes databases.
         server: The URL of the server that plays all hosts.
+        long: Whether stories take days, so that nobody looks for anything that he was not told of.
         most: Whether stories are played in the modes ``continued`` and ``killed``, too.
     """
 
     def __init__(
-        self, runner: asyncio.Runner, new_url: Callable[[], str], server: str, *, most: bool = True
+        self,
+        runner: asyncio.Runner,
+        new_url: Callable[[], str],
+        server: str,
+        *,
+        most: bool = True,
+        long: bool = False,
     ) -> None:
         self._runner = runner
         self._new_url = new_url
         self._server = server
         self._most = most
+        self._long = long
         self._stages: dict[str, Stage] = {}
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -87,7 +95,7 @@ class Modes:
         if name not in self._stages:
             loop = self._runner.get_loop()
             assert isinstance(loop, KitLoop)
-            self._stages[name] = stage = Stage(self._new_url(), loop, self._server)
+            self._stages[name] = stage = Stage(self._new_url(), loop, self._server, long=self._long)
             self.run(stage.__aenter__())
         return self._stages[name]
 

@@ -23,6 +23,7 @@ from tests.serverless.conformance.stub import HOSTS
 
 from outlast import Client, StructuralLimits, Worker, workflow
 from outlast.interceptors import Interceptor, RunActivity
+from outlast.runtime import notifier
 from outlast.runtime.notifier import LoopNotifier
 from outlast.testing import VirtualClock
 from outlast.testing.environment import ALWAYS_S
@@ -215,7 +216,7 @@ class Stage:
         url: The database.
         loop: The loop.
         server: The URL of the server that plays all hosts.
-        idle_s: How often routers look for events that they were not told of, in seconds.
+        long: Whether stories take days, so that nobody looks for anything that he was not told of.
         limits: The structural limits.
     """
 
@@ -225,7 +226,7 @@ class Stage:
         loop: KitLoop,
         server: str = "http://127.0.0.1:9",
         *,
-        idle_s: float = 3600.0,
+        long: bool = False,
         limits: StructuralLimits | None = None,
     ) -> None:
         self.url = url
@@ -233,7 +234,7 @@ class Stage:
         self._server = server
         self._limits = limits or StructuralLimits(owner_losses=MANY)
         self._stack = AsyncExitStack()
-        self._idle_s = idle_s
+        self._long = long
         self._seeds = random.Random(0)
         self.commits = 0
         self.lost = 0
@@ -254,9 +255,11 @@ class Stage:
             # Each death is one too many for what runs meanwhile, and here nothing else happens.
             patch.object(attempts, "MOST_RESCUES", MANY),
             patch.object(judged, "MOST_RESCUES", MANY),
-            patch.object(router, "_IDLE_S", self._idle_s),
-            patch.object(router, "_BUSY_S", min(5.0, self._idle_s)),
+            patch.object(router, "_IDLE_S", ALWAYS_S if self._long else 3600.0),
+            patch.object(router, "_BUSY_S", ALWAYS_S if self._long else 5.0),
         ]
+        if self._long:
+            patches.append(patch.object(notifier, "POLL_INTERVAL_S", ALWAYS_S))
         for one in patches:
             self._stack.enter_context(one)
         self.client = await self.connect()

@@ -96,6 +96,7 @@ class Story:
         acts: What is done.
         workers: Whether there is a worker when it begins.
         continues: Whether it is played in the mode that continues as new at every safe point.
+        longest_s: What it may take, in virtual seconds.
     """
 
     document: Document | None = None
@@ -104,6 +105,7 @@ class Story:
     acts: list[Act] = field(default_factory=list)
     workers: bool = True
     continues: bool = True
+    longest_s: float = LONGEST_S
 
     async def play(self, stage: Stage, queue: str = "plain") -> Outcome:
         """Play it, and return what came of it.
@@ -146,7 +148,7 @@ class _Play:
         value: Any
         late = False
         try:
-            ending, value = "completed", await run.result(timeout=LONGEST_S)
+            ending, value = "completed", await run.result(timeout=self._story.longest_s)
         except FaultedError as faulted:
             ending, value = "faulted", faulted.error
             late = isinstance(faulted, FaultedTimeoutError)
