@@ -23,18 +23,7 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
-    *(
-        "dashboard",
-        "serverless",
-        "dag",
-        "engine",
-        "watchdog",
-        "schedules",
-        "runs",
-        "activities",
-        "store",
-        "workflow",
-    ),
+    *("dashboard", "dag", "engine", "watchdog", "schedules", "runs", "activities", "store", "workflow"),
     "migrations",
 )
 

@@ -83,7 +83,6 @@ PUBLIC = [
     "activity",
     "lifespan",
     "starting",
-    "tune_process",
     "wait_first",
     "workflow",
 ]

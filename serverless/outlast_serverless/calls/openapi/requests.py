@@ -10,9 +10,8 @@ from urllib.parse import quote
 
 import orjson
 
-from outlast_serverless.calls.described import DescriptionError
 from outlast_serverless.calls.http import FORM, scalar
-from outlast_serverless.calls.openapi.description import Operation
+from outlast_serverless.calls.openapi.description import DescriptionError, Operation
 
 _SEPARATORS: Final = {
     "spaceDelimited": "%20",

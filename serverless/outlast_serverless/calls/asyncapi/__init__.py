@@ -1,1 +1,0 @@
-"""AsyncAPI: messages are published to channels, and consumed from them."""

@@ -1,1 +1,0 @@
-"""``call: grpc``: services that a proto describes."""

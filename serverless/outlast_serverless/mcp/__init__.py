@@ -1,1 +1,0 @@
-"""``call: mcp``: one request to a server of the Model Context Protocol."""

@@ -1,1 +1,0 @@
-"""Tracing: which tasks of a run have run, as a replay of its history tells it."""
