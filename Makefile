@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-lowest bench bench-floor bench-peers bench-loads bench-watchdog browser nightly fmt wheel-check clean
+.PHONY: help demo check test test-lowest bench bench-floor bench-peers bench-loads bench-watchdog bench-documents browser containers nightly fmt wheel-check clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -28,16 +28,16 @@ check: $(STAMP) ## Check format, lint, types, import floors and docs
 	$(BIN)/lint-imports
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-test: $(STAMP) browser ## Run the tests, on SQLite and PostgreSQL, three at a time
+test: $(STAMP) browser containers ## Run the tests, on SQLite and PostgreSQL, three at a time
 	$(BIN)/pytest -n 3 --dist worksteal
 
-test-lowest: browser ## Run the tests with the lowest version of each dependency that pyproject.toml allows
+test-lowest: browser containers ## Run the tests with the lowest version of each dependency that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[dev]'
 	$(VENV)-lowest/bin/pytest -n 3 --dist worksteal
 
-bench: bench-floor bench-peers bench-loads bench-watchdog ## Measure everything: about an hour; the next four are its parts
+bench: bench-floor bench-peers bench-loads bench-watchdog bench-documents ## Measure everything: about an hour; the next five are its parts
 
 bench-floor: $(STAMP) ## Measure throughput against the bare database
 	$(BIN)/python benchmarks/throughput.py
@@ -51,13 +51,22 @@ bench-loads: $(STAMP) ## Measure timers, messages, recovery, memory, growth and 
 bench-watchdog: $(STAMP) ## Measure idle passes, enforcement and lateness
 	$(BIN)/python benchmarks/watchdog.py
 
+bench-documents: $(STAMP) ## Measure documents: calls, tasks, expressions, replay, checking, events
+	$(BIN)/python -m benchmarks.documents
+
 browser: ## Install the browser that the dashboard's tests use, where there is none
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
 		{ echo "the dashboard's tests need Chromium: install it with your system's packages"; exit 1; }
 
+containers: ## Install the engine that the tests of containers use, where there is none
+	@{ command -v podman && command -v busybox && { command -v runc || command -v crun; }; } >/dev/null || { \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+			podman runc busybox-static >/dev/null; } || \
+		{ echo "the tests of containers need Podman and a static busybox: install them with your system's packages"; exit 1; }
+
 # Each night has seeds of its own; what a seed finds is found again by its number.
-nightly: $(STAMP) browser ## Run the long tests and the long simulation: hours
+nightly: $(STAMP) browser containers ## Run the long tests and the long simulation: hours
 	$(BIN)/pytest -m nightly -o faulthandler_timeout=7200 -n 3 --dist worksteal --hypothesis-profile exploring
 	$(BIN)/python -m tests.simulation --seeds 100000 --processes $$(getconf _NPROCESSORS_ONLN) \
 		--first $$(( $$(date +%s) / 86400 % 1000 * 100000 ))

@@ -83,7 +83,11 @@ def _verdict(one: Figure) -> str:
 
 
 def save(
-    facts: dict[str, dict[str, str]], figures: Sequence[Figure], sizes: object, folder: Path = RESULTS
+    facts: dict[str, dict[str, str]],
+    figures: Sequence[Figure],
+    sizes: object,
+    folder: Path = RESULTS,
+    name: str = "loads",
 ) -> Path:
     """Save everything as JSON, and return the file."""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -95,6 +99,6 @@ def save(
         "figures": [{**asdict(one), "met": one.met} for one in figures],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"loads-{at.replace(':', '')}.json"
+    file = folder / f"{name}-{at.replace(':', '')}.json"
     file.write_text(json.dumps(document, indent=1) + "\n")
     return file

@@ -109,6 +109,7 @@ _STATUSES: Final[tuple[tuple[type[errors.OutlastError], int], ...]] = (
     (errors.FaultedError, 422),
     (errors.DocumentNotFoundError, 404),
     (errors.DocumentConflictError, 409),
+    (errors.UntraceableRunError, 409),
     (errors.QueueExistsError, 409),
     (errors.QueueInUseError, 409),
     (errors.WorkflowAlreadyStartedError, 409),

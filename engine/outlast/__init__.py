@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from outlast.visibility.views import RunSummary, WorkflowDescription
     from outlast.visibility.where import Range
     from outlast.worker.application import lifespan
+    from outlast.worker.tuning import tune_process
     from outlast.worker.worker import Worker
     from outlast_schedules.specs.cron import Cron
     from outlast_schedules.specs.spec import At, Every
@@ -147,6 +148,7 @@ __all__ = [
     "activity",
     "lifespan",
     "starting",
+    "tune_process",
     "wait_first",
     "workflow",
 ]
@@ -177,6 +179,7 @@ _member = lazy_names(
         ),
         "outlast.visibility.where": ("Range",),
         "outlast.worker.application": ("lifespan",),
+        "outlast.worker.tuning": ("tune_process",),
         "outlast.worker.worker": ("Worker",),
         "outlast_schedules.specs.cron": ("Cron",),
         "outlast_schedules.specs.spec": ("At", "Every"),

@@ -26,6 +26,7 @@ REVISIONS: Final = (
     "0012",
     "0013",
     "0014",
+    "0015",
 )
 """Every version, oldest first; a test compares them with the files."""
 

@@ -14,8 +14,8 @@ from outlast.cli.common.output import document, show
 from outlast.text.wording import counted
 from outlast_serverless.documents.document import Document
 from outlast_serverless.event_commands import publish
-from outlast_serverless.graph import graph
 from outlast_serverless.jq import JqChecker
+from outlast_serverless.picture.mermaid import graph
 from outlast_serverless.run_commands import (
     describe,
     list_,
@@ -28,6 +28,7 @@ from outlast_serverless.run_commands import (
     suspend,
     worker,
 )
+from outlast_serverless.trace_command import trace
 from outlast_workflow.errors import InvalidDocumentError, InvalidOptionError
 from outlast_workflow.errors.options import DocumentProblem
 
@@ -46,6 +47,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "show": show_source,
     "schedule": schedule,
     "describe": describe,
+    "trace": trace,
     "publish": publish,
     "suspend": suspend,
     "resume": resume,

@@ -28,6 +28,8 @@ from outlast.text.wording import pretty
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.jq import JqChecker
+from outlast_serverless.lifecycle.wanted import LifecycleEvents
+from outlast_serverless.plan.kinds import is_url
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.runtime.registry import parsed_name
 from outlast_serverless.runtime.run import DocumentRun, DocumentState
@@ -65,6 +67,42 @@ AllowScript = Annotated[
         show_default=False,
     ),
 ]
+AllowContainers = Annotated[
+    str | None,
+    typer.Option(
+        "--allow-containers",
+        metavar="ENGINE",
+        help="Let documents run containers by this engine, such as podman or docker.",
+        show_default=False,
+    ),
+]
+AllowMount = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-mount",
+        metavar="FOLDER",
+        help="Let containers mount this folder, or the volume of this name; repeatable.",
+        show_default=False,
+    ),
+]
+AllowPublish = Annotated[
+    str | None,
+    typer.Option(
+        "--allow-publish",
+        metavar="ADDRESS",
+        help="Let containers publish ports on this address of the host.",
+        show_default=False,
+    ),
+]
+AllowStdio = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-stdio",
+        metavar="COMMAND",
+        help="Let calls of MCP start this executable as a server; repeatable.",
+        show_default=False,
+    ),
+]
 SecretsEnv = Annotated[
     str | None,
     typer.Option(
@@ -76,6 +114,33 @@ SecretsEnv = Annotated[
 ]
 DenyPrivate = Annotated[
     bool, typer.Option("--deny-private", help="Deny calls of addresses that are not public.")
+]
+AllowFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-files",
+        metavar="FOLDER",
+        help="Let documents fetch resources from the files of this folder; repeatable.",
+        show_default=False,
+    ),
+]
+Catalog = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="URL|FOLDER",
+        help="The default catalog, for functions such as log:1.0.0@default.",
+        show_default=False,
+    ),
+]
+Lifecycle = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lifecycle",
+        metavar="bus|URL",
+        help="Send the lifecycle events of runs and tasks there; repeatable.",
+        show_default=False,
+    ),
 ]
 NewId = Annotated[
     str | None, typer.Option("--id", help="The workflow id; by default a new UUID.", show_default=False)
@@ -89,15 +154,32 @@ def run(
     timeout: Timeout = None,
     allow_shell: AllowShell = False,
     allow_script: AllowScript = None,
+    allow_containers: AllowContainers = None,
+    allow_mount: AllowMount = None,
+    allow_publish: AllowPublish = None,
+    allow_stdio: AllowStdio = None,
     secrets_env: SecretsEnv = None,
     deny_private: DenyPrivate = False,
+    allow_files: AllowFiles = None,
+    catalog: Catalog = None,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
     """Run a document with a worker of its own, and print its output. Without --url its database is deleted again."""
     loaded, value, longest = load(file), input_value(input), waiting_time(timeout)
     target = None if url is None else database_url(url)
-    policies = _policies(allow_shell, allow_script, secrets_env, deny_private)
+    policies = _policies(
+        allow_shell,
+        allow_script,
+        allow_stdio,
+        secrets_env,
+        deny_private,
+        containers=allow_containers,
+        mounts=allow_mount,
+        publish=allow_publish,
+        files=allow_files,
+        catalog=catalog,
+    )
 
     async def work(target: str) -> None:
         async with Client.connect(target) as client, Runtime(client, **policies) as runtime:
@@ -139,6 +221,7 @@ def start(
     task_queue: TaskQueue = DEFAULT_TASK_QUEUE,
     *,
     start: GivenStartOptions,
+    secrets_env: SecretsEnv = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the output and print it.")] = False,
     timeout: Timeout = None,
     url: Url = None,
@@ -151,9 +234,11 @@ def start(
         )
     wanted, value, longest = _document(named), input_value(input), waiting_time(timeout)
     options = start.options()
+    # A schema that is not in the document is fetched to check the input, maybe with a secret.
+    secrets = None if secrets_env is None else Secrets.from_env(secrets_env)
 
     async def work(client: Client) -> None:
-        async with Runtime(client) as runtime:
+        async with Runtime(client, secrets=secrets) as runtime:
             loaded = await runtime.document(wanted) if isinstance(wanted, str) else wanted
             started = await runtime.start(
                 loaded, value, id=id, task_queue=task_queue, options=options, check=True
@@ -330,16 +415,35 @@ def worker(
     ] = None,
     allow_shell: AllowShell = False,
     allow_script: AllowScript = None,
+    allow_containers: AllowContainers = None,
+    allow_mount: AllowMount = None,
+    allow_publish: AllowPublish = None,
+    allow_stdio: AllowStdio = None,
     secrets_env: SecretsEnv = None,
     deny_private: DenyPrivate = False,
+    allow_files: AllowFiles = None,
+    catalog: Catalog = None,
+    lifecycle: Lifecycle = None,
     url: Url = None,
     json: AsJson = False,
 ) -> None:
     """Run documents until SIGINT or SIGTERM."""
-    policies = _policies(allow_shell, allow_script, secrets_env, deny_private)
+    policies = _policies(
+        allow_shell,
+        allow_script,
+        allow_stdio,
+        secrets_env,
+        deny_private,
+        containers=allow_containers,
+        mounts=allow_mount,
+        publish=allow_publish,
+        files=allow_files,
+        catalog=catalog,
+    )
+    sinks = [LifecycleEvents(to=None if one == "bus" else one) for one in lifecycle or ()]
 
     async def work(client: Client) -> None:
-        async with Runtime(client, **policies) as runtime:
+        async with Runtime(client, **policies, lifecycle=sinks) as runtime:
             made = Worker(
                 client,
                 task_queue=task_queue or DEFAULT_TASK_QUEUE,
@@ -362,15 +466,26 @@ class _Policies(TypedDict):
     secrets: Secrets | None
     http: HttpPolicy
     processes: ProcessPolicy
+    catalog: str | Path | None
 
 
 def _policies(
-    shell: bool, scripts: list[str] | None, secrets_env: str | None, deny_private: bool
+    shell: bool,
+    scripts: list[str] | None,
+    servers: list[str] | None,
+    secrets_env: str | None,
+    deny_private: bool,
+    *,
+    containers: str | None,
+    mounts: list[str] | None,
+    publish: str | None,
+    files: list[str] | None,
+    catalog: str | None,
 ) -> _Policies:
     """Return what options say of policies and secrets.
 
     Raises:
-        InvalidOptionError: A language is not known.
+        InvalidOptionError: A language is not known, or something can be mounted or published nowhere.
     """
     usual = {"python": sys.executable, "js": "node"}
     commands: dict[str, list[str]] = {}
@@ -379,8 +494,16 @@ def _policies(
         commands[language] = shlex.split(command) if given else [usual.get(language, "")]
     return {
         "secrets": None if secrets_env is None else Secrets.from_env(secrets_env),
-        "http": HttpPolicy(deny_private=deny_private),
-        "processes": ProcessPolicy(shell=shell, scripts=commands),
+        "http": HttpPolicy(deny_private=deny_private, files=tuple(files or ())),
+        "processes": ProcessPolicy(
+            shell=shell,
+            scripts=commands,
+            stdio=servers or (),
+            containers=None if containers is None else shlex.split(containers),
+            mounts=mounts or (),
+            publish=publish,
+        ),
+        "catalog": catalog if catalog is None or is_url(catalog) else Path(catalog),
     }
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import shlex
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,10 @@ from typing import Any
 import orjson
 import pytest
 from tests.cli.conftest import Command, Running
+from tests.serverless.processes import engine
+
+from outlast import Client
+from outlast_store.database.sql_text import fetch
 
 HEAD = "document: {dsl: '1.0.3', namespace: n, name: a, version: '0.1.0'}\n"
 
@@ -52,10 +59,13 @@ def test_what_cannot_be_used_starts_nothing(
     broken = outlast("serverless", "start", written("do: [{a: {set: '${ . | nothing }'}}]"))
     assert broken.code == 1
     assert "nothing/0 is not defined" in broken.err
-    call = "do: [{a: {call: grpc, with: {proto: {endpoint: 'https://x/p'}, service: {name: s, host: h}, method: m}}}]"
+    call = (
+        "do: [{a: {call: asyncapi, with: {document: {endpoint: 'https://x/a'}, operation: o, protocol: amqp,\n"
+        "  message: {}}}}]"
+    )
     refused = outlast("serverless", "start", written(call))
     assert refused.code == 1
-    assert "/do/0/a: `call: grpc` cannot run here yet" in refused.err
+    assert "/do/0/a: nobody speaks the protocol 'amqp' here" in refused.err
     schema = "input: {schema: {document: {type: object}}}\ndo: [{a: {set: {v: 1}}}]"
     assert "does not fit its schema" in outlast("serverless", "start", written(schema), "--input", "3").err
     assert outlast("serverless", "start", written(schema), "--input", "{").code == 2
@@ -106,6 +116,20 @@ def test_it_is_started_described_suspended_and_run(
     assert outlast("serverless", "resume", "w").code == 0
     assert orjson.loads(outlast("result", "w").out) == {"done": True}
     assert worker.stop().code == 0
+    # The worker is gone, and what has run is told all the same, in 80 columns.
+    told = outlast("serverless", "trace", "w").out.splitlines()
+    assert [line.split()[0] for line in told] == ["w:", "TASK", "/do/0/w", "/do/1/s"]
+    assert [line.split()[-1] for line in told[2:]] == ["completed", "completed"]
+    assert all(len(line) <= 80 for line in told)
+    whole = outlast("serverless", "trace", "w", "--json", "--data").lines
+    assert (whole[1]["pointer"], whole[1]["output"]) == ("/do/1/s", {"done": True})
+    first, rest = outlast("serverless", "trace", "w", "--json", "--limit", "1").lines
+    assert (first["pointer"], "output" in first) == ("/do/0/w", False)
+    [second] = outlast("serverless", "trace", "w", "--json", "--cursor", rest["cursor"]).lines
+    assert second["pointer"] == "/do/1/s"
+    assert f"--cursor {rest['cursor']}" in outlast("serverless", "trace", "w", "--limit", "1").out
+    assert outlast("serverless", "trace", "w", "--data").code == 2
+    assert outlast("serverless", "trace", "nobody").code == 3
 
 
 def test_policies_and_secrets_are_options(
@@ -125,6 +149,34 @@ def test_policies_and_secrets_are_options(
     options = ("--secrets-env", "APP_", "--allow-shell", "--allow-script", "python")
     assert orjson.loads(bare("serverless", "run", file, *options).out) == "yes\n"
     assert bare("serverless", "run", file, "--allow-script", "ruby").code == 2
+
+
+def test_containers_are_allowed_by_options(
+    bare: Command, written: Callable[[str], str], tmp_path: Path
+) -> None:
+    file = written(
+        f"do: [{{c: {{run: {{container: {{image: hello, ports: {{'80': 80}}, volumes: {{'{tmp_path}': /x}}}}}}}}}}]"
+    )
+    command = shlex.join((sys.executable, "-I", "-S", engine.__file__, str(tmp_path)))
+    options = ("--allow-containers", command, "--allow-mount", str(tmp_path), "--allow-publish", "127.0.0.1")
+    assert orjson.loads(bare("serverless", "run", file, *options).out) == "Hello from hello\n"
+    denied = bare("serverless", "run", file, *options[:4])
+    assert (denied.code, "ProcessPolicy(publish='127.0.0.1')" in denied.err) == (1, True)
+    assert bare("serverless", "run", file, "--allow-mount", "a/b").code == 2
+
+
+def test_a_catalog_and_folders_are_options(
+    bare: Command, written: Callable[[str], str], tmp_path: Path
+) -> None:
+    function = tmp_path / "catalog/functions/f/1.0.0/function.yaml"
+    function.parent.mkdir(parents=True)
+    function.write_text("set: {v: 1}")
+    file = written(f"do: [{{a: {{call: 'f:1.0.0@default'}}}}, {{b: {{call: 'file://{function}'}}}}]")
+    assert "no default catalog" in bare("serverless", "run", file).err
+    denied = bare("serverless", "run", file, "--catalog", str(tmp_path / "catalog"))
+    assert "allows no files" in denied.err
+    options = ("--catalog", str(tmp_path / "catalog"), "--allow-files", str(tmp_path))
+    assert orjson.loads(bare("serverless", "run", file, *options).out) == {"v": 1}
 
 
 def test_a_document_is_scheduled_on_events(outlast: Command, written: Callable[[str], str]) -> None:
@@ -210,3 +262,33 @@ def test_events_are_published(
     assert second.stop().code == 0
     assert outlast("serverless", "publish").code == 2
     assert outlast("serverless", "publish", "--type", "").code == 2
+
+
+def test_lifecycle_events_survive_every_death(
+    outlast: Command, written: Callable[[str], str], start_process: Callable[..., Running], url: str
+) -> None:
+    """Workers that export are killed in the midst of it, and each event is there in the end, once and in its order."""
+    file = written("do: [{f: {for: {in: '[range(30)]'}, do: [{w: {wait: PT0.1S}}]}}]")
+    args = ("serverless", "worker", "--lifecycle", "bus", "--json", "--url", url)
+    first = start_process(*args)
+    assert first.line()["event"] == "started"
+    outlast("serverless", "start", file, "--id", "w")
+
+    async def told() -> list[tuple[str, str]]:
+        async with Client.connect(url) as client:
+            text = "SELECT id, event_type FROM serverless_events ORDER BY event_key"
+            return [(id, kind) for id, kind in await client.runtime.read(fetch, text, ())]
+
+    while not (events := asyncio.run(told())):
+        pass
+    first.stop(signal.SIGKILL)
+    first = start_process(*args)
+    assert first.line()["event"] == "started"
+    while not any("workflow.completed" in kind for _, kind in events):
+        events = asyncio.run(told())
+    first.stop(signal.SIGKILL)
+    kinds = [kind.removeprefix("io.serverlessworkflow.").removesuffix(".v1") for _, kind in events]
+    once = ["task.created", "task.started", "task.completed"]
+    assert kinds == ["workflow.started", *once[:2], *(once * 30), once[2], "workflow.completed"]
+    places = [[int(part) for part in id.split(":")[1:]] for id, _ in events]
+    assert places == sorted(places)

@@ -23,7 +23,18 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
-    *("dashboard", "dag", "engine", "watchdog", "schedules", "runs", "activities", "store", "workflow"),
+    *(
+        "dashboard",
+        "serverless",
+        "dag",
+        "engine",
+        "watchdog",
+        "schedules",
+        "runs",
+        "activities",
+        "store",
+        "workflow",
+    ),
     "migrations",
 )
 

@@ -1,7 +1,7 @@
 """The pictures of the documentation: ``python -m tests.dashboard.pictures docs/images``.
 
 A worker, the dashboard and a browser look at a shop's workflows: orders with alerts, an import that reports its
-progress, a DAG that fills the shelves, one that nobody serves.
+progress, a DAG that fills the shelves, a document that returns a parcel, one that nobody serves.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from outlast.alerts import Alert
 from outlast_dag import DagBuilder, describe
 from outlast_dashboard import control_plane
 from outlast_dashboard.notifications import ChangeSignal
+from outlast_serverless import Document, Runtime
 
 PORT: Final = 8421
 PAGES: Final = (
@@ -40,6 +41,8 @@ PAGES: Final = (
     ("graph", "/workflows/refill%2F2026-11-23", 1280, 900),
     ("alerts", "/alerts", 1280, 620),
     ("upcoming", "/upcoming?within=24h", 1280, 620),
+    ("document", "/workflows/return-17", 1280, 900),
+    ("documents", "/documents", 1280, 500),
     ("phone", "/", 390, 844),
 )
 
@@ -164,6 +167,44 @@ def refill() -> DagBuilder:
 REFILL = refill().build()
 
 
+RETURN = """
+document:
+  dsl: '1.0.3'
+  namespace: shop
+  name: return
+  version: '1.1.0'
+  title: A parcel that comes back
+timeout: {after: PT4M}
+do:
+  - size:
+      switch:
+        - large: {when: .weight > 30, then: collect}
+        - other: {then: label}
+  - label: {set: {carrier: post}, then: receive}
+  - collect: {set: {carrier: truck}}
+  - receive:
+      fork:
+        branches:
+          - parcel:
+              do:
+                - arrived:
+                    listen: {to: {one: {with: {type: parcel.arrived}}}}
+                    timeout: {after: PT2M}
+                - checked: {set: {checked: true}}
+          - reminders:
+              for: {each: day, in: '[1, 2, 3]'}
+              do:
+                - pause: {wait: PT1M}
+  - refund: {call: http, with: {method: post, endpoint: 'https://bank.example.com/refunds'}}
+"""
+NIGHTLY = """
+document: {dsl: '1.0.3', namespace: reports, name: stock, version: '2.0.0', title: What is on the shelves}
+schedule: {cron: '30 2 * * *'}
+do:
+  - read: {call: http, with: {method: get, endpoint: 'https://stock.example.com/'}}
+"""
+
+
 async def oncall(alerts: list[Alert]) -> None:
     """Take every alert."""
 
@@ -217,6 +258,17 @@ async def fill(client: Client) -> None:
     await client.handle("order-2003").cancel("the customer called")
 
 
+async def hand_back(runtime: Runtime) -> None:
+    """Register documents, and start one."""
+    for text in (RETURN.replace("1.1.0", "1.0.0"), RETURN, NIGHTLY):
+        await runtime.register(Document.parse(text))
+    await runtime.schedule("reports/stock")
+    run = await runtime.start("shop/return", {"weight": 3}, id="return-17")
+    async with ChangeSignal(runtime.client) as changed:
+        while len((await run.describe()).open) < 3:
+            await changed.wait()
+
+
 async def take(folder: Path) -> None:
     """Take the pictures."""
     base = f"http://127.0.0.1:{PORT}"
@@ -230,7 +282,7 @@ async def take(folder: Path) -> None:
             page = await context.new_page()
             await page.goto(base + path)
             await page.locator("#live[data-state=live]").wait_for()
-            if name == "graph":
+            if name in ("graph", "document"):
                 await page.locator("section.graph").screenshot(path=str(folder / f"{name}.png"))
             else:
                 whole = name in ("run", "watchdog")
@@ -243,19 +295,21 @@ async def take(folder: Path) -> None:
 async def main(folder: Path) -> None:
     """Show the shop at work, and take its pictures."""
     with tempfile.TemporaryDirectory() as place:
-        async with Client.connect(f"sqlite:///{place}/shop.db") as client:
+        async with Client.connect(f"sqlite:///{place}/shop.db") as client, Runtime(client) as runtime:
             server = uvicorn.Server(uvicorn.Config(control_plane(client), port=PORT, log_level="warning"))
             async with Worker(
                 client,
-                workflows=[Order, ImportCatalogue, Reminder, REFILL],
+                workflows=[Order, ImportCatalogue, Reminder, REFILL, *runtime.workflows],
                 activities=[
                     *(charge_card, reserve_stock, load_rows),
                     *(count, forecast, ask_supplier, fetch_prices, note),
+                    *runtime.activities,
                 ],
                 alert_channels={"oncall": oncall, "pager": pager},
             ):
                 await fill(client)
                 await warn(client)
+                await hand_back(runtime)
                 serving = asyncio.create_task(server.serve())
                 async with ChangeSignal(client) as changed:
                     while not await client.count(attention=True):

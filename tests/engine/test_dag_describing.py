@@ -13,10 +13,11 @@ from tests.engine.dag_flows import ACTIVITIES, calls, fetch, note, pipeline, slo
 
 from outlast import RetryPolicy, StartOptions, Worker, WorkflowHandle, workflow
 from outlast.errors import InvalidOptionError, NonDeterminismError, WorkflowNotFoundError
+from outlast.histories import following
 from outlast.interceptors import Interceptor
 from outlast.text.dag_words import waits_words
 from outlast_dag import DagBuilder, DagDescription, DagNode, any_dag, describe
-from outlast_dag.description import folds
+from outlast_dag.description.folds import folds_of
 from outlast_store.reads.histories import read_history
 
 
@@ -210,9 +211,9 @@ async def test_a_look_reads_what_is_new_and_those_looked_at_longest_ago_are_let_
         read.append((run_id, after_seq))
         return read_history(connection, run_id, after_seq, limit)
 
-    monkeypatch.setattr(folds, "read_history", reading)
-    monkeypatch.setattr(folds, "MOST_KEPT", 2)
+    monkeypatch.setattr(following, "read_history", reading)
     async with in_memory(workflows=[pipeline], activities=ACTIVITIES) as env:
+        folds_of(env.client.runtime).following.most_kept = 2
         handles = [await env.client.start(pipeline, "https://a", id=f"p{number}") for number in range(3)]
         for handle in handles:
             await handle.result()

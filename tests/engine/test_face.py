@@ -83,6 +83,7 @@ PUBLIC = [
     "activity",
     "lifespan",
     "starting",
+    "tune_process",
     "wait_first",
     "workflow",
 ]

@@ -100,7 +100,19 @@ async def parent() -> str:
     return await handle
 
 
-WORKFLOWS: list[Any] = [three, Talker, waiting, parent, child]
+@workflow.defn
+async def knows() -> list[int]:
+    """Do something at once where it is taken up by a reset or a fork."""
+    found = [workflow.info().resets]
+    await step("first")
+    while len(found) < 3:
+        await workflow.wait_condition(lambda: workflow.info().resets != found[-1])
+        found.append(workflow.info().resets)
+        await step(f"again {found[-1]}")
+    return found
+
+
+WORKFLOWS: list[Any] = [three, Talker, waiting, parent, child, knows]
 
 
 @pytest.fixture
@@ -181,6 +193,19 @@ async def test_what_is_random_is_as_it_was_before_the_point_and_another_after_it
         assert again[1] != after
         afresh = await (await env.client.reset("w", "first-workflow-task")).result()
         assert afresh[0] not in (before, again[0])
+
+
+async def test_code_that_looks_at_its_resets_goes_on_at_once(made: MakeEnvironment) -> None:
+    async with made(replay=True) as env:
+        handle = await env.client.start(knows, id="w")
+        await env.sleep(5)
+        again = await handle.reset(max(await seqs(handle, "ActivityCompleted")) + 1)
+        await env.sleep(5)
+        assert calls == ["first", "again 1"]
+        other = await again.fork(max(await seqs(again, "ActivityCompleted")) + 1, id="v")
+        assert await other.result() == [0, 1, 2]
+        assert calls == ["first", "again 1", "again 2"]
+        await again.cancel()
 
 
 async def test_timers_keep_their_time_and_activities_begin_again(made: MakeEnvironment) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +22,8 @@ from tests.engine.process import until_so
 
 from outlast import Client, Worker
 from outlast.runtime import notifier
-from outlast.runtime.notifier import CHANNEL, POLL_INTERVAL_S
+from outlast.runtime.file_watch import FileWatch
+from outlast.runtime.notifier import CHANNEL, POLL_INTERVAL_S, DataVersionNotifier
 from outlast.testing import TestEnvironment
 from outlast_store.database.sql_text import fetch
 from outlast_store.reads.workers import poll_work
@@ -241,3 +243,69 @@ async def listener(client: Client) -> int | None:
 
     await until_so(there)
     return found[0]
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the data version is read for the notifier."""
+    counts: Counter[str] = Counter()
+    look = DataVersionNotifier._others_wrote
+
+    def counted(self: DataVersionNotifier) -> bool:
+        counts["looks"] += 1
+        return look(self)
+
+    monkeypatch.setattr(DataVersionNotifier, "_others_wrote", counted)
+    return counts
+
+
+def _written_by_another(url: str) -> None:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as other, other:
+        other.execute("CREATE TABLE of_another (number INTEGER)")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_while_nobody_writes_a_file_is_not_looked_at(
+    sqlite_url: str, looks: Counter[str], monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
+) -> None:
+    async with Client.connect(sqlite_url) as client:
+        await client.start(programs.nothing, id="w")
+        found = client.runtime._notifier
+        assert isinstance(found, DataVersionNotifier)
+        found.start()
+        assert found._watch is not None
+        assert await found._watch is not None
+        # What was written until now is still looked at; then the process rests.
+        for _ in range(3):
+            await found.wait()
+        looks.clear()
+        await found.wait()
+        assert looks["looks"] <= 2
+        # Nothing but the system's word can end the next one.
+        monkeypatch.setattr(notifier, "POLL_INTERVAL_S", 3600)
+        waiting = asyncio.create_task(found.wait())
+        await asyncio.sleep(0)
+        _written_by_another(sqlite_url)
+        async with asyncio.timeout(20):
+            await waiting
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_where_the_system_tells_nothing_a_file_is_looked_at_all_the_time(
+    sqlite_url: str, looks: Counter[str], monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
+) -> None:
+    monkeypatch.setattr(FileWatch, "of", lambda path: None)
+    async with Client.connect(sqlite_url) as client:
+        await client.start(programs.nothing, id="w")
+        found = client.runtime._notifier
+        assert isinstance(found, DataVersionNotifier)
+        found.start()
+        await found.wait()
+        looks.clear()
+        monkeypatch.setattr(notifier, "POLL_INTERVAL_S", 3600)
+        waiting = asyncio.create_task(found.wait())
+        await asyncio.sleep(0.1)
+        assert looks["looks"] > 1
+        _written_by_another(sqlite_url)
+        async with asyncio.timeout(20):
+            await waiting

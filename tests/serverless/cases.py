@@ -6,6 +6,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+from outlast_serverless.interpreter import pace
+
 HERE = Path(__file__).parent
 HEAD = "document: {dsl: '1.0.3', namespace: n, name: a, version: '0.1.0'}\n"
 
@@ -39,3 +43,12 @@ def cases() -> list[Case]:
         )
         found.append(Case(title, text, told))
     return found
+
+
+def continue_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs of documents in this process continue as new at every safe point: results are those of one long run.
+
+    A safe point is before each task of a list and before each event of a listen, outside of forks. In between a run
+    always does something. Another process sets ``outlast_serverless.interpreter.pace.TASKS_A_RUN = 1`` by itself.
+    """
+    monkeypatch.setattr(pace, "TASKS_A_RUN", 1)

@@ -40,6 +40,30 @@ PETSTORE: dict[str, Any] = {
     },
 }
 
+LOG = """
+input:
+  schema:
+    document:
+      type: object
+      properties: {message: {type: string}, level: {enum: [information, error]}}
+      required: [message]
+output: {schema: {document: {type: string}}}
+run:
+  script:
+    language: python
+    arguments: {message: '${ .message }', level: '${ .level }', context: '${ .context }', timestamp: '${ .timestamp }'}
+    code: |
+      import argparse
+      parser = argparse.ArgumentParser()
+      for name in ("--message", "--level", "--context"):
+          parser.add_argument(name)
+      parser.add_argument("--timestamp", action="store_true")
+      given = parser.parse_args()
+      assert given.timestamp and given.context is None
+      print(f"{given.level.upper()}: {given.message}")
+"""
+"""A function with the interface of the official catalog's."""
+
 
 def application(seen: list[dict[str, Any]]) -> FastAPI:
     app = FastAPI()
@@ -86,6 +110,8 @@ def application(seen: list[dict[str, Any]]) -> FastAPI:
     @app.api_route("/any/{host}/{rest:path}", methods=["GET", "POST", "PUT"])
     async def played(request: Request, host: str, rest: str) -> Any:
         told = await note(request)
+        if rest.endswith("/functions/log/1.0.0/function.yaml"):
+            return Response(LOG, media_type="text/plain")
         if rest.endswith("/.well-known/openid-configuration"):
             return {"token_endpoint": f"http://{host}/{rest.partition('/.well')[0]}/protocol/token"}
         if rest.endswith("/token"):
@@ -154,6 +180,11 @@ class Server:
         self.seen = seen
 
 
+def listening() -> socket.socket:
+    """Return a socket that listens on loopback, at a free port."""
+    return socket.create_server(("127.0.0.1", 0))
+
+
 @asynccontextmanager
 async def serving(more: Callable[[FastAPI], None] | None = None) -> AsyncGenerator[Server]:
     """Serve, with more routes if something adds them."""
@@ -161,7 +192,7 @@ async def serving(more: Callable[[FastAPI], None] | None = None) -> AsyncGenerat
     app = application(seen)
     if more is not None:
         more(app)
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = listening()
     config = uvicorn.Config(app, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve([listener]))

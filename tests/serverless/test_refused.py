@@ -14,7 +14,7 @@ from outlast_serverless.rules.catalogue import RULES
 from outlast_workflow.errors.options import DocumentProblem
 
 CASES = cases()
-PAGE = Path(__file__).parents[2] / "docs" / "serverless-rules.md"
+PAGE = Path(__file__).parents[2] / "docs" / "serverless" / "rules.md"
 
 
 def told(

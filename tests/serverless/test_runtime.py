@@ -1,4 +1,7 @@
-"""Documents run: what each kind of task gives, how errors and deadlines go, on each store and always replayed."""
+"""Documents run, on each store and always replayed: what can be seen and done meanwhile, and who needs to be alive.
+
+What each kind of task gives is told by the features of the kit.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-import orjson
 import pytest
-from ruamel.yaml import YAML
-from tests.serverless.cases import HERE, whole
+from tests.serverless.cases import whole
 
 from outlast import StartOptions, workflow
 from outlast.errors import FaultedError, FaultedTimeoutError, UnsupportedTaskError, WorkflowCancelledError
@@ -18,20 +19,7 @@ from outlast_serverless import Document, DocumentRun, Runtime
 from outlast_serverless.interpreter.faults import BASE
 
 Use: TypeAlias = Callable[[Callable[[Runtime, TestEnvironment], Awaitable[None]]], Awaitable[None]]
-HEAD = {"document": {"dsl": "1.0.3", "namespace": "n", "name": "a", "version": "0.1.0"}}
 TIMEOUT = {"type": f"{BASE}timeout", "status": 408}
-
-
-def scenarios() -> list[Any]:
-    found: dict[str, dict[str, Any]] = YAML(typ="safe").load(HERE / "scenarios.yaml")
-    return [pytest.param(one, id=name.replace(" ", "_")) for name, one in found.items()]
-
-
-def document(parts: dict[str, Any]) -> Document:
-    kept = {
-        name: value for name, value in parts.items() if name not in ("in", "out", "error", "takes", "events")
-    }
-    return Document.parse(orjson.dumps({**HEAD, **kept}))
 
 
 @pytest.fixture(params=["plain", "replayed"])
@@ -49,25 +37,6 @@ def use(request: pytest.FixtureRequest, database_url: str) -> Use:
             await test(runtime, env)
 
     return run
-
-
-@pytest.mark.parametrize("scenario", scenarios())
-async def test_a_scenario(scenario: dict[str, Any], use: Use) -> None:
-    async def test(runtime: Runtime, env: TestEnvironment) -> None:
-        began = env.clock.now()
-        run = await runtime.start(document(scenario), scenario.get("in"))
-        for number, event in enumerate(scenario.get("events", ())):
-            whole: dict[str, Any] = {"id": str(number), "source": "/test", **event}
-            await asyncio.sleep(max(0, whole.pop("at") - (env.clock.now() - began) / 1_000_000))
-            await (run.publish(whole) if whole.pop("alone", False) else runtime.publish(whole))
-        if "error" in scenario:
-            await faults(run, scenario["error"])
-        else:
-            assert await run.result() == scenario["out"]
-        if "takes" in scenario:
-            assert (env.clock.now() - began) / 1_000_000 == pytest.approx(scenario["takes"], abs=0.2)
-
-    await use(test)
 
 
 async def faults(run: DocumentRun, expected: dict[str, Any]) -> None:
@@ -100,7 +69,8 @@ async def test_it_is_described_while_nobody_is_alive(database_url: str) -> None:
             ("timeout", "/do/0/w"),
             ("wait", "/do/0/w"),
         ]
-        assert all(one.deadline_at is not None for one in state.open)
+        lasts = [one.deadline_at - one.since for one in state.open if one.deadline_at and one.since]
+        assert [one.total_seconds() for one in lasts] == [15, 3600]
         await asyncio.sleep(20)
         async with env.new_worker(workflows=runtime.workflows):
             await faults(run, {**TIMEOUT, "instance": "/do/0/w"})
@@ -164,13 +134,14 @@ async def test_it_is_cancelled(use: Use) -> None:
 
 async def test_what_cannot_run_is_told_before_anything_is_written(sqlite_url: str) -> None:
     text = (
-        "do:\n- a: {call: grpc, with: {proto: {endpoint: 'https://x/p'}, service: {name: s, host: h}, method: m}}\n"
-        "- b: {set: {v: 1}, input: {schema: {resource: {endpoint: 'https://x/s'}}}}\n"
+        "do:\n- a: {call: asyncapi, with: {document: {endpoint: 'https://x/a'}, operation: o, protocol: amqp,\n"
+        "    message: {}}}\n"
+        "- b: {call: '${ .name }'}\n"
     )
     async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
         with pytest.raises(UnsupportedTaskError) as caught:
             await runtime.start(make(text))
-        assert [pointer for pointer, _ in caught.value.problems] == ["/do/0/a", "/do/1/b/input/schema"]
+        assert [pointer for pointer, _ in caught.value.problems] == ["/do/0/a", "/do/1/b"]
         assert await env.client.count() == 0
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.workflow.driver import BOUNDED, CONVERTER, START, started
 
+from outlast_workflow.api.activities import _over, _overridden
 from outlast_workflow.data.failures import failure_of
 from outlast_workflow.errors import (
     ActivityError,
     DurableCallError,
+    InvalidOptionError,
     PayloadDecodeError,
     StructuralLimitError,
 )
@@ -28,6 +30,7 @@ from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.primitives.enums import RetryState
 from outlast_workflow.primitives.payloads import Payload
 from outlast_workflow.run.activity_calls import NO_OPTIONS, ActivityCalls, ActivityFuture
+from outlast_workflow.run.machine import WorkflowMachine
 
 
 def new_calls(
@@ -153,3 +156,16 @@ def test_what_history_says_about_an_activity_that_is_no_longer_open_is_ignored()
     calls.completed(ActivityCompleted(1, Payload.of(1), 1))
     calls.completed(ActivityCompleted(99, Payload.of(1), 1))
     assert future.cancelled()
+
+
+def test_options_of_a_call_are_remembered_by_value_and_type() -> None:
+    """Otherwise True, which is equal to 1, would pass where 1 was given before."""
+
+    def over(**given: Any) -> ActivityOptions:
+        return _over(cast(WorkflowMachine, None), BOUNDED, given)
+
+    assert over(start_to_close_timeout=1) is over(start_to_close_timeout=1)
+    assert over(start_to_close_timeout=1) == BOUNDED.replace(start_to_close_timeout=1)
+    assert over(options=ActivityOptions(priority=1), priority=2).priority == 2
+    with pytest.raises(InvalidOptionError):
+        _overridden(BOUNDED, (("start_to_close_timeout", True),), (bool,))

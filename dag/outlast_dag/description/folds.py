@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import orjson
 
+from outlast.histories.following import Following
 from outlast.runtime.runtime import Runtime
 from outlast_dag.description.fold import DagFold
 from outlast_dag.spec.dag import ANY_DAG
@@ -19,25 +20,11 @@ from outlast_workflow.errors import PayloadCodecError
 from outlast_workflow.history.events import SideEffectRecorded, WorkflowTaskCompleted
 from outlast_workflow.primitives.payloads import Payload
 
-MOST_KEPT: Final = 16
-"""How many runs are kept for each database."""
-
-ROWS_AT_ONCE: Final = 1_000
-"""How many events are read at a time, between which other tasks have their turn."""
-
 RECORD_WITHIN: Final = 20
 """Within how many events after its first workflow task a run records its DAG: interceptors may make calls before."""
 
 MOST_VERDICTS: Final = 10_000
 """Of how many runs it is remembered whether they are runs of DAGs."""
-
-
-class _Kept:
-    """A run that is followed, by one reader at a time."""
-
-    def __init__(self, fold: DagFold) -> None:
-        self.fold = fold
-        self.lock = asyncio.Lock()
 
 
 class Folds:
@@ -48,8 +35,8 @@ class Folds:
     """
 
     def __init__(self, runtime: Runtime) -> None:
-        self._read = runtime.read
-        self._kept: OrderedDict[tuple[str, int], _Kept] = OrderedDict()
+        self._runtime = ref(runtime)
+        self.following: Following[DagFold] = Following(runtime)
         self._verdicts: OrderedDict[str, bool] = OrderedDict()
 
     async def of(self, run_id: str, workflow_type: str, converter: DataConverter) -> DagFold | None:
@@ -71,34 +58,12 @@ class Folds:
             return None
         # Who has another key must not see what this one has opened.
         key = (run_id, id(converter.codec))
-        kept = self._kept.get(key)
-        if kept is None:
-            self._make_room()
-            kept = self._kept[key] = _Kept(DagFold(run_id, workflow_type, converter))
-        self._kept.move_to_end(key)
-        async with kept.lock:
-            try:
-                await self._go_on(run_id, kept.fold)
-            except Exception:
-                # It stands in the middle of something: the next look begins anew.
-                self._kept.pop(key, None)
-                kept.fold.close()
-                raise
-        return kept.fold
+        return await self.following.of(key, run_id, lambda: DagFold(run_id, workflow_type, converter))
 
-    def _make_room(self) -> None:
-        """Let go of the runs that nobody has looked at for longest."""
-        idle = [key for key, kept in self._kept.items() if not kept.lock.locked()]
-        for key in idle[: max(0, len(self._kept) + 1 - MOST_KEPT)]:
-            self._kept.pop(key).fold.close()
-
-    async def _go_on(self, run_id: str, fold: DagFold) -> None:
-        while True:
-            rows: list[Any] = await self._read(read_history, run_id, fold.seq, ROWS_AT_ONCE)
-            fold.feed(rows)
-            if len(rows) < ROWS_AT_ONCE:
-                return
-            await asyncio.sleep(0)
+    async def _read(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        runtime = self._runtime()
+        assert runtime is not None, "who looks has the database"
+        return await runtime.read(question, *arguments)
 
     async def _is_dag(self, run_id: str, workflow_type: str, converter: DataConverter) -> bool:
         if workflow_type == ANY_DAG:

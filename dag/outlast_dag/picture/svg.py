@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import Final
-from unicodedata import east_asian_width
 
 from outlast.text.dag_words import SEVEREST, state_words, waits_words
+from outlast.text.letters import cut, width_of
 from outlast.visibility.dags import DagDescription, DagNode, ItemCounts, WaitKind
 from outlast_dag.check.critical_path import critical_path
 from outlast_dag.picture.layout import GAP, HEIGHT, WIDTH, Box, Layout, laid_out
@@ -23,9 +23,6 @@ MOST_EDGES: Final = 2_000
 
 LETTERS: Final = 22
 """How many letters of middle width a box has room for."""
-
-BROAD: Final = frozenset("MWmw@%")
-"""Letters that need nearly twice as much room; other capitals need a quarter more."""
 
 AWAITED: Final[dict[WaitKind, str]] = {
     "approval": "approval",
@@ -308,25 +305,6 @@ def _box(figure: Figure, box: Box) -> Iterator[str]:
 
 def _short(name: str) -> str:
     """Return a name as a box has room for it: of one in groups, the end."""
-    if _width(name) <= LETTERS:
+    if width_of(name) <= LETTERS:
         return name
-    last = name.rpartition("/")[2]
-    if _width(last) <= LETTERS:
-        return last
-    kept = last[: LETTERS - 1]
-    while _width(kept) > LETTERS - 1:
-        kept = kept[:-1]
-    return f"{kept}…"
-
-
-def _width(name: str) -> float:
-    """Return how much room a name takes, in letters of middle width. The fonts of those who look are not known."""
-    return sum(map(_room, name))
-
-
-def _room(letter: str) -> float:
-    if letter in BROAD:
-        return 1.8
-    if east_asian_width(letter) in "WF":
-        return 2.0
-    return 1.25 if letter.isupper() else 1.0
+    return cut(name.rpartition("/")[2], LETTERS)

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from outlast.errors import OutlastError
-from outlast_dashboard.pages import alerts, login, operations, queues, start, upcoming
+from outlast_dashboard.pages import alerts, login, operations, plugins, queues, start, upcoming
 from outlast_dashboard.pages.problem import problem_page
 from outlast_dashboard.pages.run import actions, page, stream
 from outlast_dashboard.pages.runs import bulk, listing
@@ -35,6 +35,9 @@ def make_pages() -> FastAPI:
         *(schedule_form.router, schedules.router, operations.router, alerts.router, upcoming.router),
     ):
         app.include_router(router)
+    for package in plugins.packages():
+        app.include_router(package.router)
+        app.mount(f"/static/{package.name}", StaticFiles(directory=package.folder / "static"))
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_exception_handler(ProblemError, _refused)
     app.add_exception_handler(OutlastError, _of_the_engine)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import orjson
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import (
+    BaseLoader,
+    ChoiceLoader,
+    Environment,
+    FileSystemLoader,
+    PackageLoader,
+    PrefixLoader,
+    StrictUndefined,
+)
 from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -222,8 +232,10 @@ def moment(us: int | None) -> datetime | None:
     return None if us is None else to_datetime(us)
 
 
+_packages: Final[dict[str, BaseLoader]] = {}
+_links: Final[list[tuple[str, str]]] = []
 environment = Environment(
-    loader=PackageLoader("outlast_dashboard"),
+    loader=ChoiceLoader([PackageLoader("outlast_dashboard"), PrefixLoader(_packages)]),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -259,6 +271,19 @@ for _filter in (
     _filters[_filter.__name__] = _filter
 _globals: dict[str, Any] = environment.globals
 _globals["version"] = __version__
+_globals["package_links"] = _links
+
+
+def add_package(name: str, templates: Path, links: Sequence[tuple[str, str]]) -> None:
+    """Add the templates and links of another package.
+
+    Args:
+        name: What its templates are found under.
+        templates: Where they are.
+        links: Addresses and words for the navigation.
+    """
+    _packages[name] = FileSystemLoader(templates)
+    _links.extend(links)
 
 
 def base_of(request: Request) -> str:

@@ -38,15 +38,17 @@ async def live_page(
         request: The request for the page or for its stream.
         web: The control plane, whose database is watched.
         principal: Who made the request. The stream ends once their token or session is no longer valid.
-        name: The name of the templates: ``name.html`` is the page, ``_name.html`` its main part.
+        name: The name of the templates: ``name.html`` is the page, ``_name.html`` its main part. One of another
+            package has the name of that package and a slash before it.
         values: Returns what the main part shows; called for each rendering.
         **once: What only the page around it shows.
     """
     if wants_stream(request):
         web.streams.check()
+        package, slash, last = name.rpartition("/")
 
         async def render() -> str:
-            return fragment(f"_{name}.html", request, principal, **await values())
+            return fragment(f"{package}{slash}_{last}.html", request, principal, **await values())
 
         return live(web, render, lambda: principal_of(request, web) == principal)
     return page(f"{name}.html", request, principal, live=True, **(once | await values()))
@@ -83,9 +85,10 @@ def live(web: Web, render: Callable[[], Awaitable[str]], stands: Callable[[], bo
     return StreamingResponse(fragments(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
-# The text and the look of a time, and how full the bar of a deadline is. The page counts these by itself.
+# The text and the look of a time, how full the bar of a deadline is, and where now is. The page counts these by itself.
 _COUNTING: Final = re.compile(
     r'(?<=<time class=")[^"]*|(?<=>)[^<]*(?=</time>)|(?<=<progress class=")[^>]*(?= data-from=)'
+    r'|(?<=<rect class="now" x=")[^"]*(?=" data-from=)'
 )
 
 

@@ -76,6 +76,10 @@
       element.value = Math.min(Math.max(0, (now - from) / 1000), element.max);
       element.className = `meter ${look((to - now) / 1000, element.dataset.near, element.dataset.soon)}`;
     }
+    for (const element of all("rect.now[data-from]")) {
+      const from = Date.parse(element.dataset.from), to = Date.parse(element.dataset.to);
+      element.setAttribute("x", `${(100 * Math.min(Math.max(0, (now - from) / (to - from)), 1)).toFixed(2)}%`);
+    }
   }
 
   function localize() {
@@ -93,15 +97,17 @@
 
   // --- what is larger than its frame opens where something happens, and stays where it is scrolled to ---
   const MATTERS = [".failed, .timed_out, .compensation_failed", ".backing_off", ".running", ".waiting", ".node"];
+  const LIT = [".lit.failed.begins, .lit.timed_out.begins", ".lit.begins"];
   const placed = new WeakSet();
   function place() {
-    for (const frame of all(".drawing")) {
+    for (const frame of all(".drawing, .source")) {
       if (placed.has(frame)) continue;
       placed.add(frame);
-      const found = MATTERS.map((look) => frame.querySelector(`:is(${look}) > rect.box`)).find(Boolean);
+      const looks = frame.matches(".source") ? LIT : MATTERS.map((look) => `:is(${look}) > rect.box`);
+      const found = looks.map((look) => frame.querySelector(look)).find(Boolean);
       if (!found) continue;
       const box = found.getBoundingClientRect(), around = frame.getBoundingClientRect();
-      frame.scrollLeft += box.left - around.left - (around.width - box.width) / 2;
+      if (!frame.matches(".source")) frame.scrollLeft += box.left - around.left - (around.width - box.width) / 2;
       frame.scrollTop += box.top - around.top - (around.height - box.height) / 2;
     }
   }
@@ -175,6 +181,10 @@
     document.execCommand("copy");
     area.remove();
   }
+
+  // On a phone the navigation is wider than the screen.
+  const here = document.querySelector(".bar nav [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft + here.offsetWidth - here.parentElement.clientWidth;
 
   window.outlast = { recall, remember };
   refresh();

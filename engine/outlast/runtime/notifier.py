@@ -1,6 +1,9 @@
 """The notifier: how a process learns that other processes have written. Polling finds everything; notifying is faster.
 
-* SQLite: ``PRAGMA data_version`` is read every few milliseconds; it changes when another connection has committed.
+* SQLite: ``PRAGMA data_version`` changes when another connection has committed. It is read every few milliseconds while
+  anybody commits. Once nobody has done so for a moment, the process sleeps until the operating system tells that the
+  file's write-ahead log is written to: waking up is what a process with nothing to do costs. Where the system does not
+  tell, the data version is read every few milliseconds all the time.
 * PostgreSQL: a thread LISTENs. A process that commits something which may concern another one sends NOTIFY: after the
   commit, outside its transaction, on the ticker's connection, and at most once in :data:`NOTIFY_GAP_S` seconds however
   many batches there were. A lost notification (the listener's connection was cut) costs one poll interval, never more.
@@ -14,16 +17,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from outlast.runtime.file_watch import FileWatch
 from outlast_store.database.database import Database
 from outlast_store.database.driver_errors import driver_error
 from outlast_store.database.ticker import Ticker
@@ -39,7 +45,11 @@ OUTBOX: Final = "outbox"
 POLL_INTERVAL_S: Final = 1.0
 """How often a process polls without a notification."""
 VERSION_INTERVAL_S: Final = 0.01
-"""How often SQLite's data version is read."""
+"""How often SQLite's data version is read while anybody commits."""
+BUSY_FOR_S: Final = 0.05
+"""For how long after a commit that is."""
+FIRST_LOOK_AFTER_S: Final = 0.001
+"""When the data version is read first after a write; the time doubles up to :data:`VERSION_INTERVAL_S`."""
 NOTIFY_GAP_S: Final = 0.005
 """The shortest time between two notifications of a process."""
 LISTEN_FOR_S: Final = 0.5
@@ -90,7 +100,8 @@ def notifier_for(
     if not database.environment.threads:
         return LoopNotifier(database, journal)
     if database.backend == "sqlite":
-        return DataVersionNotifier(journal)
+        assert database.url.path is not None
+        return DataVersionNotifier(journal, database.url.path)
     return ListenNotifier(database, journal, ticker, outbox_rung)
 
 
@@ -146,25 +157,64 @@ class DataVersionNotifier:
 
     polls_regularly = True
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, path: Path) -> None:
         self._journal = journal
+        self._loop = journal.loop
+        self._log = Path(f"{os.path.realpath(path)}-wal")
         self._version = 0
+        self._told_at = 0.0
+        self._busy_until = 0.0
+        self._watch: asyncio.Future[FileWatch | None] | None = None
 
     def start(self) -> None:
         """Note the file's current version."""
         self._version = self._journal.committer.data_version()
+        if self._watch is None:
+            self._watch = self._loop.run_in_executor(None, FileWatch.of, self._log)
 
     async def stop(self) -> None:
-        """Do nothing: there is nothing to stop."""
+        """Let go of the file."""
+        if self._watch is not None:
+            watch, self._watch = await self._watch, None
+            if watch is not None:
+                watch.close()
 
     async def wait(self) -> None:
         """See :class:`Notifier`."""
-        reads = round(POLL_INTERVAL_S / VERSION_INTERVAL_S)
-        for _ in range(reads):
-            await asyncio.sleep(VERSION_INTERVAL_S)
-            before, self._version = self._version, self._journal.committer.data_version()
-            if self._version != before:
+        until = self._loop.time() + POLL_INTERVAL_S
+        while (left := until - self._loop.time()) > 0:
+            watch = self._armed()
+            if watch is None:
+                await asyncio.sleep(self._interval())
+            elif self._others_wrote():
+                # It came before the watch was armed, so nobody tells of it.
                 return
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await watch.written()
+                    self._told_at = self._loop.time()
+                    self._busy_until = self._told_at + BUSY_FOR_S
+            if self._others_wrote():
+                return
+
+    def _armed(self) -> FileWatch | None:
+        """Return the armed watch of the file, or ``None`` while somebody commits and where there is none."""
+        if self._loop.time() < self._busy_until or self._watch is None or not self._watch.done():
+            return None
+        watch = self._watch.result()
+        return watch if watch is not None and watch.arm() else None
+
+    def _interval(self) -> float:
+        """Return how long to wait before the next look. A write is told some milliseconds before its commit is seen."""
+        return min(VERSION_INTERVAL_S, max(self._loop.time() - self._told_at, FIRST_LOOK_AFTER_S))
+
+    def _others_wrote(self) -> bool:
+        before, self._version = self._version, self._journal.committer.data_version()
+        if self._version == before:
+            return False
+        self._busy_until = self._loop.time() + BUSY_FOR_S
+        return True
 
 
 class ListenNotifier:

@@ -87,8 +87,9 @@ class Bus:
         """Subscribe an execution of a listen task, or narrow what it is subscribed to.
 
         Args:
-            wanted: Its ``workflow_id``, ``first_run_id``, ``execution``, ``interests``, and ``lookback`` in
-                microseconds.
+            wanted: Its ``workflow_id``, ``first_run_id``, ``execution``, ``interests``, ``lookback`` in microseconds,
+                and ``after``, the key of the last event that it does not see, where it goes on with a listen that a
+                reset or a fork has taken over.
 
         Returns:
             The key of the last event that it does not see.
@@ -97,10 +98,11 @@ class Bus:
         workflow_id, first_run_id = str(wanted["workflow_id"]), str(wanted["first_run_id"])
         lookback: int | None = wanted.get("lookback")
         execution = str(wanted["execution"])
+        known: int | None = wanted.get("after")
         after = await self._client.runtime.journal.apply(
-            OpenSubscriptions(workflow_id, first_run_id, execution, interests, lookback)
+            OpenSubscriptions(workflow_id, first_run_id, execution, interests, lookback, known)
         )
-        if lookback is not None:
+        if lookback is not None or known is not None:
             # Only now: whoever publishes after the subscription is there is seen by the router.
             await self._look_back(workflow_id, first_run_id, after, interests)
         self.router.ring()

@@ -44,6 +44,7 @@ class OpenSubscriptions(BaseChange):
         execution_id: The execution of the task.
         interests: The events.
         lookback_us: How far back it looks, in microseconds; ``None`` for events from now on.
+        after: The key of the last event that it does not see, where that is known.
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class OpenSubscriptions(BaseChange):
         execution_id: str,
         interests: Sequence[Interest],
         lookback_us: int | None,
+        after: int | None = None,
     ) -> None:
         self.workflow_id = workflow_id
         self.key = (first_run_id, execution_id)
         self.interests = interests
         self.lookback_us = lookback_us
+        self.after = after
 
     def apply(self, batch: Batch) -> int:
         """Return the key of the last event that it does not see. What it has seen before stays seen."""
@@ -74,6 +77,8 @@ class OpenSubscriptions(BaseChange):
         return int(after)
 
     def _after(self, batch: Batch) -> int:
+        if self.after is not None:
+            return self.after
         last = "SELECT MAX(event_key) FROM serverless_events"
         if self.lookback_us is not None:
             first = "SELECT MIN(event_key) FROM serverless_events WHERE received_at >= ?"

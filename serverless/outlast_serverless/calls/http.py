@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -17,6 +17,7 @@ from outlast_serverless.calls.authentication import Authentication, TokenSource,
 from outlast_serverless.calls.heartbeats import beating
 from outlast_serverless.calls.policy import DeniedError, HttpPolicy
 from outlast_serverless.calls.request import CallRequest, Filling
+from outlast_serverless.calls.tls import tls_context
 from outlast_serverless.interpreter.data_flow import filled_uri
 from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.jq import Evaluator
@@ -77,6 +78,24 @@ def http_activity(
 
 async def in_time(asked: CallRequest, policy: HttpPolicy, filling: Filling, call: HttpCall) -> Any:
     """Send a request and return the output, within the time of the policy; beat the heart meanwhile.
+
+    Args:
+        asked: The call.
+        policy: What may be called.
+        filling: Knows what is to be masked.
+        call: The request.
+
+    Raises:
+        Fault: It was not answered, or not with success.
+    """
+    headers, answer = await answered(asked, policy, filling, call)
+    return _output(filling, call, headers, answer)
+
+
+async def answered(
+    asked: CallRequest, policy: HttpPolicy, filling: Filling, call: HttpCall
+) -> tuple[Mapping[str, str], httpx2.Response]:
+    """Send a request and return the headers that were sent and the answer, within the time of the policy.
 
     Args:
         asked: The call.
@@ -183,26 +202,37 @@ def scalar(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-async def _sent(asked: CallRequest, policy: HttpPolicy, filling: Filling, call: HttpCall) -> Any:
+async def _sent(
+    asked: CallRequest, policy: HttpPolicy, filling: Filling, call: HttpCall
+) -> tuple[Mapping[str, str], httpx2.Response]:
     """Send a request and follow its redirects, each of which is looked at by the policy."""
     headers = dict(call.headers)
     if policy.idempotency_key and call.method not in _SAFE:
         headers.setdefault("idempotency-key", asked.key)
     method, url, content = call.method, policy.rewritten(call.url), call.content
-    async with httpx2.AsyncClient(trust_env=False, timeout=None, follow_redirects=False) as client:
+    async with httpx2.AsyncClient(
+        verify=tls_context(), trust_env=False, timeout=None, follow_redirects=False
+    ) as client:
         for _ in range(_MOST_REDIRECTS):
             answer = await _once(asked, policy, filling, client, method, url, headers, content, call)
             following = answer.headers.get("location")
             if not (call.redirect and answer.is_redirect and following):
-                return _output(asked, filling, call, headers, answer)
+                _check_status(asked, filling, call, answer)
+                return headers, answer
             before = httpx2.URL(url)
-            url = policy.rewritten(str(before.join(following)))
+            try:
+                target = httpx2.URL(policy.rewritten(str(before.join(following))))
+            except httpx2.InvalidURL as error:
+                told = filling.masking.text(f"{call.method} {_shown(url)} redirects to no URL: {error}")
+                raise fault("communication", told, asked.pointer) from None
+            url = str(target)
             if answer.status_code == 303 or (answer.status_code in (301, 302) and method == "POST"):
                 method, content = "GET", None
                 headers.pop("content-type", None)
-            if (httpx2.URL(url).host, httpx2.URL(url).port) != (before.host, before.port):
-                # What was meant for one host is not told to another.
+            if not _trusted(target, before):
+                # What was meant for one host is not told to another, and not in the clear.
                 headers = {name: value for name, value in headers.items() if name not in _SENSITIVE}
+                call = replace(call, authentication=None)
     raise fault("communication", f"more than {_MOST_REDIRECTS} redirects", asked.pointer)
 
 
@@ -223,8 +253,7 @@ async def _once(
         target = httpx2.URL(url)
         if target.scheme not in ("http", "https") or not target.host:
             raise fault("configuration", f"{shown} is no http or https URL", asked.pointer)
-        port = target.port or (443 if target.scheme == "https" else 80)
-        address = await policy.address(target.host, port)
+        address = await policy.address(target.host, _origin(target)[2])
         request = client.build_request(
             method,
             target.copy_with(host=str(address)),
@@ -257,6 +286,16 @@ async def _once(
     return httpx2.Response(answer.status_code, headers=_plain(answer.headers), content=bytes(body))
 
 
+def _trusted(target: httpx2.URL, before: httpx2.URL) -> bool:
+    """Return whether what was meant for one URL may be told to another: the same origin, or its https."""
+    upgraded = ("http", before.host, 80, "https", before.host, 443)
+    return _origin(target) == _origin(before) or (*_origin(before), *_origin(target)) == upgraded
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int]:
+    return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
+
+
 def _plain(headers: httpx2.Headers) -> list[tuple[str, str]]:
     """Return the headers of an answer whose body was decoded already."""
     return [
@@ -266,9 +305,8 @@ def _plain(headers: httpx2.Headers) -> list[tuple[str, str]]:
     ]
 
 
-def _output(
-    asked: CallRequest, filling: Filling, call: HttpCall, headers: Mapping[str, str], answer: httpx2.Response
-) -> Any:
+def _check_status(asked: CallRequest, filling: Filling, call: HttpCall, answer: httpx2.Response) -> None:
+    """Raise the error that an answer is."""
     status = answer.status_code
     if status == 401 and call.authentication is not None and call.authentication.refused is not None:
         call.authentication.refused()
@@ -277,6 +315,9 @@ def _output(
         told = filling.masking.text(answer.text[:500]) if answer.content else ""
         detail = f"{call.method} {shown} answered {status}" + (f": {told}" if told else "")
         raise fault("communication", detail, asked.pointer, status=status, title=answer.reason_phrase or None)
+
+
+def _output(filling: Filling, call: HttpCall, headers: Mapping[str, str], answer: httpx2.Response) -> Any:
     if call.output == "raw":
         return base64.b64encode(answer.content).decode()
     content = _read(answer)
@@ -289,7 +330,7 @@ def _output(
             "uri": masking.text(call.url),
             "headers": masking.json(dict(headers)),
         },
-        "statusCode": status,
+        "statusCode": answer.status_code,
         "headers": dict(answer.headers),
         "content": content,
     }

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from outlast.alerts.http_post import Address, is_public
 from outlast_workflow.errors import InvalidOptionError
@@ -46,6 +49,8 @@ class HttpPolicy:
         timeout: Seconds that a call may take, if its task says nothing nearer.
         idempotency_key: Whether calls other than GET and HEAD carry an ``Idempotency-Key``: a call whose worker died is
             made again.
+        files: The folders whose files may be resources, by ``file:`` URLs: descriptions, schemas, functions, scripts.
+            None by default. Calls never reach files.
     """
 
     allow: tuple[str, ...] | None = None
@@ -54,6 +59,7 @@ class HttpPolicy:
     max_response_bytes: int = 1 << 20
     timeout: float = 300.0
     idempotency_key: bool = False
+    files: tuple[str | Path, ...] = ()
 
     def __post_init__(self) -> None:
         if self.timeout <= 0:
@@ -67,6 +73,37 @@ class HttpPolicy:
             if url == beginning or url.startswith((beginning + "/", beginning + "?")):
                 return self.rewrite[beginning] + url[len(beginning) :]
         return url
+
+    def file(self, url: str) -> Path:
+        """Return the file that a ``file:`` URL names, links followed.
+
+        Args:
+            url: The URL.
+
+        Raises:
+            DeniedError: It may not be read.
+            OSError: It is not there.
+        """
+        parts = urlsplit(url)
+        if (
+            parts.netloc not in ("", "localhost")
+            or not parts.path.startswith("/")
+            or "\0" in unquote(parts.path)
+        ):
+            raise DeniedError(f"{url} names no file of this machine: write it as file:///folder/file")
+        if not self.files:
+            raise DeniedError("the network policy allows no files: HttpPolicy(files=[…])")
+        written = Path(unquote(parts.path))
+        folders = [Path(one).resolve() for one in self.files]
+        # One outside is denied whether it is there or not.
+        if not any(
+            _normal(written).is_relative_to(folder) for folder in (*folders, *map(_normal, self.files))
+        ):
+            raise DeniedError(f"the network policy does not allow {url}")
+        found = written.resolve(strict=True)
+        if not any(found.is_relative_to(folder) for folder in folders):
+            raise DeniedError(f"the network policy does not allow {url}")
+        return found
 
     async def address(self, host: str, port: int) -> Address:
         """Resolve a host, look at all its addresses, and return the one to connect to.
@@ -104,11 +141,16 @@ class HttpPolicy:
             )
 
 
+def _normal(path: str | Path) -> Path:
+    return Path(os.path.normpath(Path(path).absolute()))
+
+
 def _within(address: Address) -> list[Address]:
     """Return the addresses that another one holds within."""
     if not isinstance(address, ipaddress.IPv6Address):
         return []
     found: list[Address] = [one for one in (address.ipv4_mapped, address.sixtofour) if one is not None]
-    if address in _NAT64 or int(address) >> 32 == 0:
+    # The first two of the old form are no addresses of IPv4: they are `::` and `::1`.
+    if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):
         found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [one for one in found if int(one) > 1]
+    return found

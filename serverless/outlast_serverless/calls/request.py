@@ -30,6 +30,7 @@ class CallRequest:
         timeout: How many seconds it may take.
         awaits: Whether a process is waited for.
         returns: What of a process is the output.
+        name: The name of the task.
     """
 
     pointer: str
@@ -42,6 +43,7 @@ class CallRequest:
     timeout: float | None = None
     awaits: bool = True
     returns: str = "stdout"
+    name: str = ""
 
     @classmethod
     def of(cls, request: dict[str, Any]) -> CallRequest:
@@ -57,6 +59,7 @@ class CallRequest:
             request.get("timeout"),
             request.get("await", True),
             request.get("return", "stdout"),
+            request.get("name", ""),
         )
 
 
@@ -115,7 +118,7 @@ class Filling:
         deferred = self._request.deferred or {}
         value = template(written, pointer, not deferred.get("strict", True))
         known: dict[str, Any] = {**(deferred.get("variables") or {}), **variables}
-        known["secrets"] = await self._fetched(value)
+        known["secrets"] = await self.fetched(value)
         try:
             return self._evaluator.evaluate(value, deferred.get("data"), known, deferred.get("now", 0.0))
         except ExpressionFailed as error:
@@ -146,8 +149,15 @@ class Filling:
             self._secrets[name] = found
         return self._secrets[name]
 
-    async def _fetched(self, value: Value) -> dict[str, Any]:
-        """Fetch the secrets that expressions name; all that are declared where they take the whole."""
+    async def fetched(self, value: Value) -> dict[str, Any]:
+        """Return the secrets that expressions name; all that are declared where they take the whole.
+
+        Args:
+            value: What has expressions.
+
+        Raises:
+            Fault: The document does not declare one, or it is not there.
+        """
         if isinstance(value, Constant):
             return {}
         expressions = (value,) if isinstance(value, Expression) else value.expressions

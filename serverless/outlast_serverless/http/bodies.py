@@ -130,6 +130,48 @@ class OpenDocumentTask(BaseModel):
     worker: str | None
 
 
+class DocumentTaskStep(BaseModel):
+    """A task that has begun.
+
+    Attributes:
+        run_id: The run that it is part of.
+        number: Its place among the tasks of that run.
+        pointer: Where it stands in the document.
+        kind: Its kind.
+        execution: The iteration, attempt or visit; empty for the only one.
+        outcome: How it has ended, or ``open``.
+        began: When it began.
+        ended: When it ended.
+        error: The error that it ended with; its details are a payload.
+        input: Its raw input, where that was asked for and payloads may be seen.
+        output: Its output, likewise.
+    """
+
+    run_id: str
+    number: int
+    pointer: str
+    kind: str
+    execution: str
+    outcome: str
+    began: str
+    ended: str | None
+    error: dict[str, Any] | None
+    input: Any = None
+    output: Any = None
+
+
+class DocumentTrace(BaseModel):
+    """Tasks that have run, in the order in which they began.
+
+    Attributes:
+        steps: The tasks.
+        cursor: What the next page is asked for with; ``None`` if there is nothing more now.
+    """
+
+    steps: list[DocumentTaskStep]
+    cursor: str | None
+
+
 class DocumentRunState(BaseModel):
     """Where a run stands.
 

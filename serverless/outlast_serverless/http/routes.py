@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -16,18 +17,25 @@ from outlast_serverless.http.bodies import (
     AcceptedEvents,
     DocumentEntry,
     DocumentRunState,
+    DocumentTaskStep,
+    DocumentTrace,
     ScheduledDocument,
     ScheduleDocumentBody,
     StartDocumentBody,
     StartedRun,
 )
+from outlast_serverless.http.dependency import runtime_of
+from outlast_serverless.http.paths import PathText
+from outlast_serverless.interpreter.fetched import is_fetched
 from outlast_serverless.runtime.registry import page_of_documents, parsed_name
 from outlast_serverless.runtime.run import DocumentState
 from outlast_serverless.runtime.runtime import Runtime
+from outlast_serverless.tracing.tracer import TracePage
 from outlast_workflow.errors import InvalidOptionError
 
-_KEY: Final = "outlast_serverless"
 _ERROR: Final = frozenset({"type", "status", "title", "detail", "instance"})
+_MOST_BYTES: Final = 4 << 20
+"""A page of a trace with inputs and outputs ends with the task that fills this."""
 _YAML: Final = "application/yaml"
 _TEXT: Final = {"schema": {"type": "string", "minLength": 1}}
 _EVENT: Final = {
@@ -58,20 +66,8 @@ def router(parts: HttpParts) -> APIRouter:
     return routes
 
 
-def _runtime(parts: HttpParts) -> Any:
-    of_request, keeping = Depends(parts.client), Depends(parts.kept)
-
-    def runtime(client: Client = of_request, kept: dict[str, Any] = keeping) -> Runtime:
-        found: Runtime | None = kept.get(_KEY)
-        if found is None or found.client is not client:
-            found = kept[_KEY] = Runtime(client)
-        return found
-
-    return Depends(runtime)
-
-
 def _documents(parts: HttpParts) -> APIRouter:
-    runtime, of_request = _runtime(parts), Depends(parts.client)
+    runtime, of_request = runtime_of(parts), Depends(parts.client)
     reads, writes = [Depends(parts.reader)], [Depends(parts.writer)]
     routes = APIRouter(prefix="/serverless/documents", tags=["serverless"])
 
@@ -131,14 +127,18 @@ def _documents(parts: HttpParts) -> APIRouter:
     async def start(
         namespace: str, name: str, version: str, body: StartDocumentBody, runtime: Runtime = runtime
     ) -> StartedRun:
-        """Start a run. An input that does not fit the document's schema is refused."""
+        """Start a run. An input that does not fit the document's schema is refused.
+
+        A schema that is not in the document is not fetched here: such a run is started, and faults.
+        """
+        document = await runtime.document(_full(namespace, name), version)
         run = await runtime.start(
-            _full(namespace, name),
+            document,
             body.input,
-            version=version,
             id=body.id,
             task_queue=body.task_queue,
-            check=True,
+            # The control plane fetches nothing: it may stand where workers' networks are not, or should not be seen.
+            check=not is_fetched(document.plan.data.input_schema),
         )
         return StartedRun(workflow_id=run.id)
 
@@ -146,25 +146,42 @@ def _documents(parts: HttpParts) -> APIRouter:
 
 
 def _runs(parts: HttpParts) -> APIRouter:
-    runtime, reading = _runtime(parts), Depends(parts.reader)
+    runtime, reading = runtime_of(parts), Depends(parts.reader)
     writes = [Depends(parts.writer)]
     routes = APIRouter(prefix="/serverless/runs", tags=["serverless"])
 
     @routes.get("/{workflow_id}", responses=parts.problems(404))
     async def describe(
-        workflow_id: str, runtime: Runtime = runtime, reader: Any = reading
+        workflow_id: PathText, runtime: Runtime = runtime, reader: Any = reading
     ) -> DocumentRunState:
         """Describe where a run stands: its open tasks, its deadlines, its error. No worker needs to be alive."""
         state = await runtime.run(workflow_id).describe()
         return told_state(state, payloads=reader.sees_payloads)
 
+    @routes.get("/{workflow_id}/trace", responses=parts.problems(404, 409))
+    async def trace(
+        workflow_id: str,
+        cursor: str | None = Query(None, description="The cursor of the page before.", max_length=200),
+        limit: int = Query(100, description="How many tasks at most.", ge=1, le=1_000),
+        data: bool = Query(False, description="Tell inputs and outputs, too, with the scope `payloads`."),
+        runtime: Runtime = runtime,
+        reader: Any = reading,
+    ) -> DocumentTrace:
+        """Tell which tasks have run, in the order in which they began, by replaying the history.
+
+        A page with inputs and outputs ends with the task that fills 4 MiB. No worker needs to be alive.
+        """
+        told = data and reader.sees_payloads
+        page = await runtime.run(workflow_id).trace_page(cursor, limit=limit, data=told)
+        return told_trace(page, payloads=reader.sees_payloads, data=told)
+
     @routes.post("/{workflow_id}/suspend", dependencies=writes, responses=parts.problems(404, 409))
-    async def suspend(workflow_id: str, runtime: Runtime = runtime) -> None:
+    async def suspend(workflow_id: PathText, runtime: Runtime = runtime) -> None:
         """Begin no further task. What is under way goes on, and so do deadlines."""
         await runtime.run(workflow_id).suspend()
 
     @routes.post("/{workflow_id}/resume", dependencies=writes, responses=parts.problems(404, 409))
-    async def resume(workflow_id: str, runtime: Runtime = runtime) -> None:
+    async def resume(workflow_id: PathText, runtime: Runtime = runtime) -> None:
         """Undo a suspension."""
         await runtime.run(workflow_id).resume()
 
@@ -172,7 +189,7 @@ def _runs(parts: HttpParts) -> APIRouter:
 
 
 def _schedules(parts: HttpParts) -> APIRouter:
-    runtime = _runtime(parts)
+    runtime = runtime_of(parts)
     writes = [Depends(parts.writer)]
     routes = APIRouter(prefix="/serverless/schedules", tags=["serverless"])
 
@@ -193,7 +210,7 @@ def _schedules(parts: HttpParts) -> APIRouter:
 
 
 def _events(parts: HttpParts) -> APIRouter:
-    runtime = _runtime(parts)
+    runtime = runtime_of(parts)
     routes = APIRouter(prefix="/events", tags=["serverless"])
 
     @routes.post(
@@ -236,6 +253,29 @@ def _full(namespace: str, name: str) -> str:
     return f"{namespace}/{name}"
 
 
+def told_trace(page: TracePage, *, payloads: bool, data: bool) -> DocumentTrace:
+    """Return tasks that have run.
+
+    Args:
+        page: The tasks.
+        payloads: Whether what was added to errors is told, which is data.
+        data: Whether inputs and outputs are told.
+    """
+    steps: list[DocumentTaskStep] = []
+    size = 0
+    for step in page.steps:
+        if size >= _MOST_BYTES:
+            return DocumentTrace(steps=steps, cursor=f"{steps[-1].run_id}:{steps[-1].number}")
+        told = asdict(step)
+        told["began"] = step.began.isoformat()
+        told["ended"] = None if step.ended is None else step.ended.isoformat()
+        told["error"] = _told_error(step.error, payloads=payloads)
+        if data:
+            size += len(json.dumps([step.input, step.output]))
+        steps.append(DocumentTaskStep.model_validate(told))
+    return DocumentTrace(steps=steps, cursor=page.cursor)
+
+
 def told_state(state: DocumentState, *, payloads: bool) -> DocumentRunState:
     """Return where a run stands.
 
@@ -244,6 +284,11 @@ def told_state(state: DocumentState, *, payloads: bool) -> DocumentRunState:
         payloads: Whether what was added to an error is told, which is data.
     """
     told: dict[str, Any] = orjson.loads(orjson.dumps(asdict(state)))
-    if told["error"] is not None and not payloads:
-        told["error"] = {name: value for name, value in told["error"].items() if name in _ERROR}
+    told["error"] = _told_error(told["error"], payloads=payloads)
     return DocumentRunState.model_validate(told)
+
+
+def _told_error(error: dict[str, Any] | None, *, payloads: bool) -> dict[str, Any] | None:
+    if error is None or payloads:
+        return error
+    return {name: value for name, value in error.items() if name in _ERROR}

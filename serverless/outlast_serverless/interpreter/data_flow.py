@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from outlast_serverless.interpreter.faults import Fault, fault
-from outlast_serverless.interpreter.request import Loaded
 from outlast_serverless.plan.durations import CalendarUnitError, microseconds
 from outlast_serverless.plan.model import Schema
 from outlast_serverless.plan.templates import fill_uri, is_uri_template
@@ -13,11 +13,13 @@ from outlast_serverless.plan.templates import fill_uri, is_uri_template
 _US: float = 1_000_000
 
 
-def validate(loaded: Loaded, schema: Schema | None, value: Any, what: str, pointer: str) -> None:
+def validate(
+    validator: Callable[[Schema], Any], schema: Schema | None, value: Any, what: str, pointer: str
+) -> None:
     """Check data against a schema.
 
     Args:
-        loaded: The document.
+        validator: Returns the validator of the schema.
         schema: The schema; none accepts everything.
         value: The data.
         what: What the data is called: ``input``.
@@ -29,10 +31,10 @@ def validate(loaded: Loaded, schema: Schema | None, value: Any, what: str, point
     if schema is None:
         return
     try:
-        validator = loaded.validator(schema.pointer, schema.document)
+        found = validator(schema)
     except ValueError as error:
         raise fault("configuration", f"the schema of the {what} cannot be used: {error}", pointer) from None
-    problem = next(validator.iter_errors(value), None)
+    problem = next(found.iter_errors(value), None)
     if problem is not None:
         place = "".join(f"/{part}" for part in problem.instance_path)
         where = f" at {place}" if place else ""

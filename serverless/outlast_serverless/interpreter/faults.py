@@ -89,6 +89,11 @@ def fault(
     )
 
 
+def timed_out() -> dict[str, Any]:
+    """Return the error of a workflow whose timeout the engine enforced."""
+    return fault("timeout", "the timeout of the workflow passed", "/").error
+
+
 def same_type(one: str, other: str) -> bool:
     """Return whether two types are the same error: a standard one has four spellings in the wild."""
     return one == other or _plain(one) == _plain(other)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
-
-from outlast import workflow
 
 _MOST_KEPT: Final = 1_000
 """So many events from the bus that no task has consumed are kept for tasks that look back."""
@@ -28,11 +27,20 @@ class Arrived:
 
 
 class Inbox:
-    """Events that have reached a run, in their order."""
+    """Events that have reached a run, in their order.
 
-    def __init__(self) -> None:
-        self._kept: list[Arrived] = []
+    Args:
+        carried: Those that reached the runs before it: what :meth:`carry` returned.
+
+    Attributes:
+        running: Whether the run has taken up what was carried. Until then nothing is forgotten.
+    """
+
+    def __init__(self, carried: Iterable[list[Any]] = ()) -> None:
+        self._kept = [Arrived(*one) for one in carried]
+        self._carried = len(self._kept)
         self._open: list[deque[Arrived]] = []
+        self.running = False
 
     def add(self, signal: dict[str, Any]) -> None:
         """Take what a signal brings."""
@@ -40,7 +48,7 @@ class Inbox:
         self._kept.append(arrived)
         for waiting in self._open:
             waiting.append(arrived)
-        if len(self._kept) > _MOST_KEPT:
+        if self.running and len(self._kept) > _MOST_KEPT:
             self._forget()
 
     def _forget(self) -> None:
@@ -49,9 +57,16 @@ class Inbox:
         oldest = [one for one in self._kept if one.key is not None][: max(surplus, 0)]
         self._kept = [one for one in self._kept if one not in oldest]
 
-    def open(self) -> deque[Arrived]:
-        """Return a queue of what no task has consumed yet, and of all that will come."""
-        waiting = deque(one for one in self._kept if not one.consumed)
+    def open(self, places: list[int] | None = None) -> deque[Arrived]:
+        """Return a queue of what no task has consumed yet, and of all that will come.
+
+        Args:
+            places: Of a listen that goes on, what of that which was carried it has not looked at.
+        """
+        if places is None:
+            waiting = deque(one for one in self._kept if not one.consumed)
+        else:
+            waiting = deque([*(self._kept[one] for one in places), *self._kept[self._carried :]])
         self._open.append(waiting)
         return waiting
 
@@ -59,9 +74,31 @@ class Inbox:
         """Close a queue."""
         self._open = [one for one in self._open if one is not waiting]
 
+    def pack(self, *, looks_back: bool) -> None:
+        """Drop what the next run has no use for. Places are counted from then on.
 
-async def next_of(waiting: deque[Arrived]) -> Arrived:
-    """Wait for the next event of a queue."""
-    if not waiting:
-        await workflow.wait_condition(lambda: bool(waiting))
-    return waiting.popleft()
+        Args:
+            looks_back: Whether a task may look at events of the bus from before it began.
+        """
+        queued = {id(one) for waiting in self._open for one in waiting}
+        self._kept = [
+            one
+            for one in self._kept
+            if id(one) in queued or (not one.consumed and (looks_back or one.key is None))
+        ]
+        known = {id(one) for one in self._kept}
+        # What was forgotten here may still wait in a queue.
+        self._kept = [
+            *{id(one): one for waiting in self._open for one in waiting if id(one) not in known}.values(),
+            *self._kept,
+        ]
+        self._carried = len(self._kept)
+
+    def places(self, waiting: deque[Arrived]) -> list[int]:
+        """Return the places of what waits in a queue, among what is carried."""
+        known = {id(one): place for place, one in enumerate(self._kept)}
+        return [known[id(one)] for one in waiting]
+
+    def carry(self) -> list[list[Any]]:
+        """Return what the next run needs, as JSON."""
+        return [[one.event, one.key, one.consumed] for one in self._kept]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from outlast_serverless.interpreter.inbox import Inbox
+from outlast_serverless.interpreter.messages import Mailboxes
+from outlast_serverless.interpreter.request import Loaded
+from outlast_serverless.interpreter.state import Frames
 from outlast_serverless.plan.model import DataFlow, Directive, Expression, Length, Task, TaskList, Value
 
 CONTINUE: Final = Directive("continue")
+SKIPPED: Final = Directive("continue")
+"""Where a task goes on whose condition does not hold: as any other, but told apart by who looks at a run."""
 _LONGEST_LABEL: Final = 200
 
 
@@ -42,12 +48,19 @@ class Scope:
         variables: The variables of loops and caught errors.
         marks: The iterations and attempts that the list is in: ``it=3``.
         extended: What ``$task`` also is in an extension: the definition of the task that is extended.
+        forked: Whether it is in a branch of a fork, or is done for a message of a subscription: there the run cannot
+            continue as new.
+        unit: The function that the list is of, if that was fetched; otherwise it is of the document.
+        functions: The fetched functions around the list, by what tells each from all others.
     """
 
     context: Context
     variables: Mapping[str, Any] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
     extended: Mapping[str, Any] | None = None
+    forked: bool = False
+    unit: Loaded | None = None
+    functions: tuple[str, ...] = ()
 
     def within(self, mark: str | None = None, **variables: Any) -> Scope:
         """Return the scope of a list inside, with further variables.
@@ -70,7 +83,6 @@ class Execution:
         told: What ``$task`` is.
         common: The variables that all its expressions can see.
         input: What ``$input`` is, once it is known.
-        visit: The how manieth execution in its list it is, where the flow went back.
         timeout: How many seconds it may take, where its activity is to end by itself.
     """
 
@@ -79,14 +91,13 @@ class Execution:
     told: dict[str, Any]
     common: Mapping[str, Any]
     input: Any = None
-    visit: int = 1
     timeout: float | None = None
 
     @property
     def id(self) -> str:
         """The pointer of the task, with what tells this execution from others: ``/do/0/x#it=3,att=2``."""
-        marks = self.scope.marks if self.visit == 1 else (*self.scope.marks, f"visit={self.visit}")
-        return f"{self.task.pointer}#{','.join(marks)}" if marks else self.task.pointer
+        marks = marks_of(self.scope)
+        return f"{self.task.pointer}#{marks}" if marks else self.task.pointer
 
     def label(self, kind: str) -> str:
         """Return what a timer, an activity or a child of it is called in ``describe``.
@@ -117,6 +128,16 @@ class Execution:
         return {**self.during(), "output": output, **self.scope.variables}
 
 
+def marks_of(scope: Scope, visit: int = 1) -> str:
+    """Return what tells an execution from others of its task: ``it=3,att=2``; empty for the only one.
+
+    Args:
+        scope: What its list has in common.
+        visit: The how manieth execution in its list it is.
+    """
+    return ",".join(scope.marks if visit == 1 else (*scope.marks, f"visit={visit}"))
+
+
 class Ended(Exception):
     """A task said ``then: end``: the workflow ends with this output."""
 
@@ -129,8 +150,35 @@ class Interpreting(Protocol):
     """What the kinds of tasks need of the interpreter."""
 
     @property
+    def common(self) -> Mapping[str, Any]:
+        """The variables that all expressions can see."""
+        ...
+
+    @property
     def inbox(self) -> Inbox:
         """The events that reach the run."""
+        ...
+
+    @property
+    def mailboxes(self) -> Mailboxes:
+        """The messages of subscriptions that reach the run."""
+        ...
+
+    @property
+    def frames(self) -> Frames:
+        """What is still to be taken up of the run before."""
+        ...
+
+    async def safe_point(self, scope: Scope) -> None:
+        """Continue as new, if it is time to: by an exception to which each body adds its frame."""
+        ...
+
+    def look(self) -> None:
+        """Count an event that was looked at."""
+        ...
+
+    def aside(self, work: asyncio.Future[Any]) -> None:
+        """Leave work to itself, but for the run's continuing as new, which waits for it."""
         ...
 
     async def run_list(self, tasks: TaskList, data: Any, scope: Scope) -> tuple[Any, bool]:
@@ -159,10 +207,26 @@ class Interpreting(Protocol):
         """Return the task of a function that the document defines."""
         ...
 
+    async def fetched_function(self, called: str, run: Execution) -> tuple[str, Loaded]:
+        """Return a function that is not in the document, fetched once, and what tells it from all others."""
+        ...
+
+    async def fetch(self, unit: Loaded, run: Execution | None, value: Value, more: Mapping[str, Any]) -> Any:
+        """Fetch a resource, without a look at what was fetched before."""
+        ...
+
     def call_request(self, execution: Execution, value: Value, given: Any, **more: Any) -> dict[str, Any]:
         """Return what the activity of a call or process is given."""
         ...
 
     def flowing_on(self, data: DataFlow, run: Execution, raw: Any) -> Any:
         """Return an output as it flows on, and export of it what is to be exported."""
+        ...
+
+    def retries(self, run: Execution) -> None:
+        """Say that a task is tried again."""
+        ...
+
+    def correlates(self, run: Execution, keys: Mapping[str, Any] | None = None) -> None:
+        """Say that a task begins to correlate events, or with which keys it has."""
         ...

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib.metadata import version
 from typing import Any, Final, Self
 
 import orjson
 
+from outlast import workflow
 from outlast_serverless.jq.connection import HelperConnection
 from outlast_serverless.jq.paths import Path, PathError, path
 from outlast_serverless.jq.programs import (
@@ -20,6 +23,8 @@ from outlast_serverless.jq.programs import (
 from outlast_serverless.plan.model import Constant, Expression, Template, Value
 from outlast_serverless.plan.pointers import keys
 
+logger = logging.getLogger("outlast.serverless")
+
 BUDGET_S: Final = 1.0
 MEMORY_BYTES: Final = 512 << 20
 
@@ -30,10 +35,15 @@ class Evaluator:
     Args:
         budget: Seconds that one evaluation may take. What takes longer fails the workflow task, never the run.
         memory_bytes: How much memory it may use.
+
+    Attributes:
+        version: The version of jq, as its package has it.
     """
 
     def __init__(self, *, budget: float = BUDGET_S, memory_bytes: int = MEMORY_BYTES) -> None:
         self.helper = HelperConnection(budget, memory_bytes)
+        self.version = version("jq")
+        self._told: set[str] = set()
 
     def __enter__(self) -> Self:
         self.start()
@@ -49,6 +59,25 @@ class Evaluator:
     def close(self) -> None:
         """End the helper process."""
         self.helper.close()
+
+    def compare(self, began_with: str | None, name: str) -> None:
+        """Log, once for each version, that a run began with another version of jq, whose results may differ.
+
+        Args:
+            began_with: The version.
+            name: The document.
+        """
+        if began_with is None or began_with == self.version or began_with in self._told:
+            return
+        self._told.add(began_with)
+        with workflow.unsafe.allow_io():
+            logger.warning(
+                "a run of %s began with jq %s, and this process has %s: if an expression gives something else now, the "
+                "run does not fit its history any more; a worker with the version that it began with can end it",
+                name,
+                began_with,
+                self.version,
+            )
 
     def evaluate(self, value: Value, data: Any, variables: Mapping[str, Any], now: float) -> Any:
         """Return what a value is with its expressions evaluated. Nothing that comes from data is an expression.

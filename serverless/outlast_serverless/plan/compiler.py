@@ -38,7 +38,7 @@ from outlast_serverless.plan.model import (
     WaitTask,
 )
 from outlast_serverless.plan.pointers import child
-from outlast_serverless.plan.strategies import strategy
+from outlast_serverless.plan.strategies import strategy, subscription
 
 _Common: TypeAlias = tuple[
     str, str, Mapping[str, Any], Expression | None, DataFlow, Length | None, Directive, tuple[Extension, ...]
@@ -150,14 +150,19 @@ class _Compiler:
         called = task["call"]
         function = child("/use/functions", called) if called in self._component("functions") else None
         arguments = task.get("with") or {}
-        iterator = (arguments.get("subscription") or {}).get("foreach") if called == "asyncapi" else None
         place = f"{pointer}/with"
+        subscribed: dict[str, Any] | None = None
+        if called == "asyncapi":
+            # What a subscription has is evaluated for each message, not before the call.
+            subscribed = arguments.get("subscription")
+            arguments = {name: value for name, value in arguments.items() if name != "subscription"}
         return CallTask(
             *common,
             called,
             template(arguments, place, self.loose),
             function,
-            self._iterator(iterator, f"{place}/subscription/foreach"),
+            None if subscribed is None else subscription(subscribed, f"{place}/subscription"),
+            self._iterator((subscribed or {}).get("foreach"), f"{place}/subscription/foreach"),
         )
 
     def _do(self, common: _Common, task: dict[str, Any], pointer: str) -> Task:

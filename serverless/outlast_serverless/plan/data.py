@@ -103,6 +103,7 @@ def data_flow(value: dict[str, Any], pointer: str, loose: bool = False) -> DataF
             inner.get("document"),
             None if resource is None else template(resource, f"{place}/resource", loose),
             place,
+            inner.get("format", "json"),
         )
 
     return DataFlow(

@@ -74,11 +74,13 @@ class Schema:
         document: The schema, if it is inline.
         resource: Where it is, otherwise.
         pointer: Where it stands.
+        format: ``json``, or ``json:`` and a draft.
     """
 
     document: Any
     resource: Value | None
     pointer: str
+    format: str = "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,25 @@ class TaskList:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which messages of a channel are consumed, and when that is enough.
+
+    Attributes:
+        filter: Whether a message is consumed.
+        amount: How many are.
+        holds: While this is true of what was consumed.
+        until: Until this is true of it.
+        length: How long messages are consumed at most.
+    """
+
+    filter: Expression | None
+    amount: int | None
+    holds: Expression | None
+    until: Expression | None
+    length: Length | None
+
+
+@dataclass(frozen=True, slots=True)
 class CallTask(Task):
     """Calls a protocol or a function.
 
@@ -182,12 +203,14 @@ class CallTask(Task):
         call: ``http``, ``openapi``, ``grpc``, ``asyncapi``, ``a2a``, ``mcp``, or the function.
         arguments: The arguments.
         function: The function's own pointer, if the document defines it.
+        subscription: What it subscribes to.
         iterator: What is done with each message of a subscription.
     """
 
     call: str
     arguments: Value
     function: str | None
+    subscription: Subscription | None
     iterator: Iterator | None
 
 

@@ -1,12 +1,12 @@
-"""Compiling which events are consumed."""
+"""Compiling which events and messages are consumed."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import Any, Literal
 
-from outlast_serverless.plan.data import expression, template
-from outlast_serverless.plan.model import Correlation, EventFilter, Expression, Strategy
+from outlast_serverless.plan.data import expression, length, optional, template
+from outlast_serverless.plan.model import Correlation, EventFilter, Expression, Strategy, Subscription
 from outlast_serverless.plan.pointers import child
 
 
@@ -32,6 +32,23 @@ def strategy(value: dict[str, Any], pointer: str, loose: bool = False) -> Strate
     elif "until" in value:
         until = expression(value["until"], f"{pointer}/until")
     return Strategy(kind, filters, until, pointer)
+
+
+def subscription(value: dict[str, Any], pointer: str) -> Subscription:
+    """Return which messages are consumed.
+
+    Args:
+        value: The subscription.
+        pointer: Where it stands.
+    """
+    consume, place = value["consume"], f"{pointer}/consume"
+    return Subscription(
+        optional(value.get("filter"), f"{pointer}/filter"),
+        consume.get("amount"),
+        optional(consume.get("while"), f"{place}/while"),
+        optional(consume.get("until"), f"{place}/until"),
+        length(consume["for"], f"{place}/for") if "for" in consume else None,
+    )
 
 
 def _filter(value: dict[str, Any], pointer: str, loose: bool) -> EventFilter:

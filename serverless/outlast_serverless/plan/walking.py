@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from outlast_serverless.plan.model import (
     CallTask,
-    DataFlow,
     DoTask,
     Extension,
     ForkTask,
@@ -27,15 +26,6 @@ def tasks_of(plan: Plan) -> Iterator[Task]:
     seen: set[str] = set()
     for task in (*plan.functions.values(), *plan.tasks.tasks):
         yield from _from(task, seen)
-
-
-def data_flows(plan: Plan) -> Iterator[DataFlow]:
-    """Yield what happens to the data of a plan and of its tasks."""
-    yield plan.data
-    for task in tasks_of(plan):
-        yield task.data
-        if isinstance(task, ListenTask | CallTask) and task.iterator is not None:
-            yield task.iterator.data
 
 
 def lists_of(task: Task) -> Iterator[TaskList]:

@@ -1,53 +1,61 @@
-"""``run: shell`` and ``run: script``: what their activities do."""
+"""``run: shell``, ``run: script`` and ``run: container``: what their activities do."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any, Final
-
-import orjson
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from outlast import activity
+from outlast_activities.task_token import read_token
 from outlast_serverless.calls.heartbeats import beating
 from outlast_serverless.calls.request import CallRequest, Filling
 from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.jq import Evaluator
-from outlast_serverless.processes import supervisor
+from outlast_serverless.processes.arguments import flat, text
+from outlast_serverless.processes.containers import ENGINE_FAILED, described_container
 from outlast_serverless.processes.policy import ProcessPolicy
+from outlast_serverless.processes.supervised import ended
+from outlast_serverless.processes.sweeping import Sweeper
 from outlast_serverless.secrets import SecretSource
 
+if TYPE_CHECKING:
+    from outlast_serverless.calls.resources import Resource, Resources
+
 _SUFFIXES: Final = {"python": "script.py", "js": "script.mjs"}
+_LONGEST_SCRIPT: Final = 1 << 20
 _TOLD: Final = 500
 """How much of what a failed process wrote is told in its error."""
 
 
 def process_activities(
-    evaluator: Evaluator, secrets: SecretSource | None, policy: ProcessPolicy
+    evaluator: Evaluator,
+    secrets: SecretSource | None,
+    policy: ProcessPolicy,
+    sweeper: Sweeper,
+    resources: Resources,
 ) -> list[Any]:
-    """Return the activities of ``run: shell`` and ``run: script``.
+    """Return the activities of ``run: shell``, ``run: script`` and ``run: container``.
 
     Args:
         evaluator: Evaluates expressions.
         secrets: Where secrets come from.
         policy: What may run.
+        sweeper: Removes containers some time after their ends.
+        resources: Fetches scripts.
     """
 
     async def run(request: dict[str, Any], kind: str) -> Any:
         asked = CallRequest.of(request)
         filling = Filling(asked, evaluator, secrets)
         with filling.telling():
-            arguments = await filling.arguments()
+            arguments = await _arguments(kind, asked, filling, policy, resources)
             described = _described(kind, arguments, asked, policy)
             if not asked.awaits:
                 # It lives on by itself, and what it writes is not read.
                 described["detached"] = True
             async with beating(asked.timeout):
-                return _output(await _ended(described), asked)
+                return _output(await ended(described), asked)
 
     @activity.defn(name="serverless.shell")
     async def shell(request: dict[str, Any]) -> Any:
@@ -57,7 +65,73 @@ def process_activities(
     async def script(request: dict[str, Any]) -> Any:
         return await run(request, "script")
 
-    return [shell, script]
+    @activity.defn(name="serverless.container")
+    async def container(request: dict[str, Any]) -> Any:
+        asked = CallRequest.of(request)
+        filling = Filling(asked, evaluator, secrets)
+        again = read_token(activity.info().task_token)[2] > 1
+        with filling.telling():
+            arguments = await filling.arguments()
+            described = described_container(arguments, asked, policy, filling.masking, again=again)
+            try:
+                async with beating(asked.timeout):
+                    return _output(_run_by_engine(await ended(described), asked), asked)
+            finally:
+                if described["container"]["swept"]:
+                    sweeper.look()
+
+    return [shell, script, container]
+
+
+def _run_by_engine(found: dict[str, Any], asked: CallRequest) -> dict[str, Any]:
+    """Return how a container ended.
+
+    Raises:
+        Fault: The engine could not run it.
+    """
+    if found.get("code", 0) != 0 and (found["code"] == ENGINE_FAILED or not asked.awaits):
+        told = found["stderr"].strip()[-_TOLD:]
+        raise fault("runtime", f"the engine could not run the container: {told}", asked.pointer)
+    return found
+
+
+async def _arguments(
+    kind: str, asked: CallRequest, filling: Filling, policy: ProcessPolicy, resources: Resources
+) -> Any:
+    """Return the arguments filled in, with the code of a script that has to be fetched."""
+    deferred = asked.deferred
+    written = asked.value if deferred is None else deferred["value"]
+    if kind != "script" or not isinstance(written, dict) or "source" not in written:
+        return await filling.arguments()
+    # What may not run is not fetched.
+    _command_of(str(written.get("language")), policy, asked.pointer)
+    place = "" if deferred is None else str(deferred["pointer"])
+    rest = {name: value for name, value in written.items() if name != "source"}
+    if deferred is not None:
+        rest = await filling.filled(rest, place)
+    source = written["source"]
+    code = await resources.fetched(
+        source, f"{place}/source", asked, filling, _script, most_bytes=_LONGEST_SCRIPT
+    )
+    return {**rest, "code": code}
+
+
+def _script(resource: Resource) -> str:
+    try:
+        return resource.content.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"the script at {resource.url} is no text in UTF-8") from None
+
+
+def _command_of(language: str, policy: ProcessPolicy, pointer: str) -> Sequence[str]:
+    command = policy.scripts.get("js" if language == "javascript" else language)
+    if command is None:
+        raise fault(
+            "configuration",
+            f"scripts in {language} are not allowed here: ProcessPolicy(scripts={{{language!r}: […]}})",
+            pointer,
+        )
+    return command
 
 
 def _described(kind: str, arguments: Any, asked: CallRequest, policy: ProcessPolicy) -> dict[str, Any]:
@@ -79,88 +153,24 @@ def _described(kind: str, arguments: Any, asked: CallRequest, policy: ProcessPol
         argv = ["sh", "-c", str(arguments.get("command")), "sh"]
     else:
         language = str(arguments.get("language"))
-        command = policy.scripts.get("js" if language == "javascript" else language)
-        if command is None:
-            raise fault(
-                "configuration",
-                f"scripts in {language} are not allowed here: ProcessPolicy(scripts={{{language!r}: […]}})",
-                pointer,
-            )
+        command = _command_of(language, policy, pointer)
         code = arguments.get("code")
         if not isinstance(code, str):
-            raise fault(
-                "configuration", "a script needs its `code`: its `source` cannot be fetched yet", pointer
-            )
+            raise fault("configuration", "a script needs its `code`, or a `source` to fetch it from", pointer)
         file = {"name": _SUFFIXES["python" if language == "python" else "js"], "text": code}
         argv = [*command, None]
     environment = {name: os.environ[name] for name in policy.environment if name in os.environ}
-    environment |= {str(name): _text(value) for name, value in (arguments.get("environment") or {}).items()}
+    environment |= {str(name): text(value) for name, value in (arguments.get("environment") or {}).items()}
     return {
-        "argv": [*argv, *_flat(arguments.get("arguments"))],
+        "argv": [*argv, *flat(arguments.get("arguments"))],
         "file": file,
         "environment": environment,
         "cwd": policy.cwd,
-        "stdin": "" if arguments.get("stdin") is None else _text(arguments["stdin"]),
+        "stdin": "" if arguments.get("stdin") is None else text(arguments["stdin"]),
         "limit": policy.max_output_bytes,
         "grace": policy.grace,
         "detached": False,
     }
-
-
-def _flat(arguments: Any) -> list[str]:
-    """Return arguments as a list; a mapping is ``--key value``."""
-    if isinstance(arguments, dict):
-        return [part for key, value in arguments.items() for part in (f"--{key}", _text(value))]
-    return [_text(value) for value in arguments or ()]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
-
-
-async def _supervised(described: dict[str, Any]) -> asyncio.subprocess.Process:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        "-S",
-        str(Path(supervisor.__file__)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ},
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    data = orjson.dumps(described)
-    process.stdin.write(len(data).to_bytes(4, "big") + data)
-    with contextlib.suppress(ConnectionError):
-        await process.stdin.drain()
-    return process
-
-
-async def _ended(described: dict[str, Any]) -> dict[str, Any]:
-    """Run a process to its end. Whoever cancels this ends the process, with all that it started."""
-    process = await _supervised(described)
-    rest = asyncio.ensure_future(_rest(process))
-    try:
-        answer = await asyncio.shield(rest)
-    except asyncio.CancelledError:
-        assert process.stdin is not None
-        process.stdin.close()
-        # The supervisor kills what does not end by itself, and ends then.
-        await asyncio.shield(rest)
-        raise
-    found: dict[str, Any] = orjson.loads(answer or b'{"error": "its supervisor was killed"}')
-    return found
-
-
-async def _rest(process: asyncio.subprocess.Process) -> bytes:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    answer = await process.stdout.read()
-    await process.wait()
-    process.stdin.close()
-    return answer
 
 
 def _output(found: dict[str, Any], asked: CallRequest) -> Any:

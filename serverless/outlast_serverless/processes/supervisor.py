@@ -3,6 +3,9 @@
 It is run as a file, so it imports nothing of Outlast. Its input begins with a block of JSON, after its length in four
 bytes, that says what to run; when the input ends, because the worker cancelled or died, the process group is ended. Its
 output is one document: how the process ended, and what it wrote.
+
+A container is no process of the group: the engine keeps it. So it is killed by its label once its client has ended, and
+what an earlier attempt left behind is removed before it begins.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import time
 from typing import Any
 
 POLL_S = 0.2
+ENGINE_S = 30.0
+"""What an engine may take to find, kill or remove a container."""
 
 
 def main() -> None:
@@ -30,6 +35,9 @@ def main() -> None:
     if request["detached"]:
         _detach(request)
         return
+    container = request.get("container")
+    if container is not None and container["clear"]:
+        _end_container(request, remove=True)
     with tempfile.TemporaryDirectory(prefix="outlast-") as folder:
         argv = list(request["argv"])
         if request["file"] is not None:
@@ -52,7 +60,39 @@ def main() -> None:
         except OSError as error:
             _answer({"error": f"{argv[0]} cannot be started: {error.strerror or error}"})
             return
-        _answer(_watched(process, request))
+        found = _watched(process, request)
+        if container is not None and found["ended"]:
+            _end_container(request, remove=container["remove"])
+        _answer(found)
+
+
+def _end_container(request: dict[str, Any], *, remove: bool) -> None:
+    """Kill the container of the task, if there is one."""
+    engine: list[str] = request["container"]["engine"]
+    label: str = request["container"]["label"]
+
+    def told(*arguments: str) -> list[str]:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                [*engine, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=request["environment"],
+                cwd=request["cwd"],
+                timeout=ENGINE_S,
+                check=False,
+                start_new_session=True,
+            )
+            return done.stdout.decode(errors="replace").split()
+        return []
+
+    for found in told("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={label}"):
+        # One that has ended cannot be killed. One that was is waited for: removing it at once takes longer.
+        if told("kill", found):
+            told("wait", found)
+        if remove:
+            told("rm", "--force", "--volumes", found)
 
 
 def _detach(request: dict[str, Any]) -> None:
@@ -126,6 +166,9 @@ def _watched(process: subprocess.Popen[bytes], request: dict[str, Any]) -> dict[
                         large = name
                         killed_at = killed_at or _end(process, request["grace"])
             if killed_at is not None and time.monotonic() >= killed_at:
+                if process.poll() is not None:
+                    # What still holds its pipes is in another group.
+                    break
                 _signal(process, signal.SIGKILL)
             if process.poll() is not None and open_pipes:
                 # What it left behind holds its pipes: it ends with it.
@@ -133,6 +176,7 @@ def _watched(process: subprocess.Popen[bytes], request: dict[str, Any]) -> dict[
     _signal(process, signal.SIGKILL)
     return {
         "code": process.returncode,
+        "ended": killed_at is not None,
         "large": large,
         "stdout": written["stdout"][:limit].decode(errors="replace"),
         "stderr": written["stderr"][:limit].decode(errors="replace"),

@@ -134,6 +134,7 @@ MEANING: Final = {
     "duplicate_header": Rule("A header is there twice, in other letters."),
     "uri_template": Rule("The braces of a URI template do not match, or name nothing."),
     "unknown_scheme": Rule("An endpoint has a scheme that nothing is called by."),
+    "no_agent": Rule("`call: a2a` names no agent."),
     "no_events": Rule("`all` lists no event."),
     "no_correlation": _warning("`correlate` has no key."),
     "nested_until": Rule("`until` stands in an `until`."),

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
+from outlast_serverless.plan.json_schemas import DRAFTS, is_known, validator_of
 from outlast_serverless.plan.pointers import child
 from outlast_serverless.rules.finding import Finding, meant, quoted
 from outlast_serverless.rules.sites import ARGUMENTS
@@ -240,23 +241,26 @@ def _schemas(value: dict[str, Any], pointer: str) -> Iterator[Finding]:
     for key in ("input", "output", "export"):
         schema, place = mapping(mapping(value, key), "schema"), f"{pointer}/{key}/schema"
         form = schema.get("format", "json")
-        if isinstance(form, str) and form.partition(":")[0].lower() not in ("json", "jsonschema"):
+        if isinstance(form, str) and not is_known(form):
+            drafts = ", ".join(f"`json:{draft}`" for draft in DRAFTS)
             yield Finding(
                 "schema_format",
                 f"{place}/format",
                 f"schemas of the format {quoted(form)} are not read",
-                "write it as JSON Schema, format `json`",
+                f"write it as JSON Schema, format `json`, or of a draft: {drafts}",
             )
         elif "document" in schema:
-            yield from _json_schema(schema["document"], f"{place}/document")
+            yield from _json_schema(
+                schema["document"], form if isinstance(form, str) else "json", f"{place}/document"
+            )
 
 
-def _json_schema(schema: Any, place: str) -> Iterator[Finding]:
+def _json_schema(schema: Any, form: str, place: str) -> Iterator[Finding]:
     if not isinstance(schema, dict | bool):
         yield Finding("invalid_schema", place, "a JSON Schema is a mapping", "write it as {type: object, …}")
         return
     try:
-        jsonschema_rs.validator_for(schema, retriever=_refuse)
+        validator_of(schema, form)
     except jsonschema_rs.ValidationError as error:
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
             yield Finding(
@@ -271,7 +275,3 @@ def _json_schema(schema: Any, place: str) -> Iterator[Finding]:
         )
     except ValueError:
         yield Finding("invalid_schema", place, "it is no JSON Schema", "correct it")
-
-
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"{uri} is not fetched")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from semver import Version
 
 from outlast_serverless.plan.durations import LOOKS_ISO
-from outlast_serverless.plan.kinds import PROTOCOLS
+from outlast_serverless.plan.kinds import PROTOCOLS, is_url
 from outlast_serverless.plan.pointers import child
 from outlast_serverless.plan.templates import wrapped
 from outlast_serverless.rules.finding import Finding, meant, quoted
@@ -81,7 +81,7 @@ class _References:
         yield from self._named("timeouts", "unknown_timeout", "timeout", timeout, pointer)
 
     def _call(self, called: Any, pointer: str) -> Iterator[Finding]:
-        if not isinstance(called, str) or called in PROTOCOLS or "://" in called or wrapped(called):
+        if not isinstance(called, str) or called in PROTOCOLS or is_url(called) or wrapped(called):
             return
         if called in self.subject.component("functions") or "@" not in called:
             functions = self.subject.component("functions")

@@ -47,6 +47,7 @@ def sites(subject: Subject) -> Iterator[Site]:
     definition = subject.definition
     yield from _expression(mapping(definition, "input").get("from"), "/input/from", ALWAYS)
     yield from _expression(mapping(definition, "output").get("as"), "/output/as", ALWAYS | {"context"})
+    yield from _resources(definition, "")
     yield from _template(mapping(definition, "timeout").get("after"), "/timeout/after", ALWAYS | {"input"})
     every = DURING.union(*(task.variables for task in subject.tasks), _set_variables(subject))
     for kind in ("timeouts", "errors"):
@@ -57,7 +58,7 @@ def sites(subject: Subject) -> Iterator[Site]:
     for name, policy in subject.component("authentications").items():
         yield from _template(policy, child("/use/authentications", name), every, recorded=False)
     for name, catalog in subject.component("catalogs").items():
-        yield from _template(catalog, child("/use/catalogs", name), ALWAYS)
+        yield from _template(catalog, child("/use/catalogs", name), ALWAYS, recorded=False)
     for index, name, extension in entries(subject.use.get("extensions")):
         yield from _expression(extension.get("when"), child("/use/extensions", index, name, "when"), DURING)
     for task in subject.tasks:
@@ -101,6 +102,7 @@ def _task(task: Task) -> Iterator[Site]:
     yield from _expression(mapping(value, "output").get("as"), f"{place}/output/as", during)
     yield from _expression(mapping(value, "export").get("as"), f"{place}/export/as", after)
     yield from _template(mapping(value, "timeout").get("after"), f"{place}/timeout/after", during)
+    yield from _resources(value, place)
     yield from _BODIES[task.kind](task, during)
 
 
@@ -123,8 +125,16 @@ def _subscription(value: dict[str, Any], place: str, during: frozenset[str]) -> 
     yield from _iterator(mapping(value, "foreach"), f"{place}/foreach", during)
 
 
+def _resources(value: dict[str, Any], place: str) -> Iterator[Site]:
+    """Yield what stands in the resources of schemas, which are fetched once for the whole run."""
+    for key in ("input", "output", "export"):
+        schema, where = mapping(mapping(value, key), "schema"), f"{place}/{key}/schema/resource"
+        yield from _template(schema.get("resource"), where, ALWAYS, recorded=False)
+
+
 def _iterator(value: dict[str, Any], place: str, during: frozenset[str]) -> Iterator[Site]:
     inside = during | named(value, item="item", at="index")
+    yield from _resources(value, place)
     yield from _expression(mapping(value, "output").get("as"), f"{place}/output/as", inside)
     yield from _expression(mapping(value, "export").get("as"), f"{place}/export/as", inside | {"output"})
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from semver import Version
 
+from outlast_serverless.plan.kinds import is_url
 from outlast_serverless.plan.pointers import child
 from outlast_serverless.plan.templates import uri_names, wrapped
 from outlast_serverless.rules.finding import Finding, meant, quoted
@@ -76,7 +77,15 @@ def _call(task: Task) -> Iterator[Finding]:
     elif task.protocol == "mcp":
         transport = mapping(arguments, "transport")
         yield from _endpoint(mapping(transport, "http").get("endpoint"), f"{place}/transport/http/endpoint")
-    if task.protocol is None and isinstance(task.value["call"], str) and "://" in task.value["call"]:
+    elif task.protocol == "a2a":
+        if "agentCard" not in arguments and "server" not in arguments:
+            yield Finding(
+                "no_agent", place, "it names no agent", "say where it is with `agentCard` or `server`"
+            )
+        card = mapping(arguments, "agentCard")
+        yield from _endpoint(card.get("endpoint"), f"{place}/agentCard/endpoint")
+        yield from _endpoint(arguments.get("server"), f"{place}/server")
+    if task.protocol is None and isinstance(task.value["call"], str) and is_url(task.value["call"]):
         yield from _endpoint(task.value["call"], f"{task.pointer}/call", schemes=("http", "https", "file"))
 
 

@@ -140,3 +140,60 @@ def parsed_name(text: str) -> tuple[str, str, str]:
             field="document",
         )
     return namespace, name, version or LATEST
+
+
+def digest_of(connection: Connection, namespace: str, name: str, version: str) -> str | None:
+    """Return the digest of a version of a document; ``None`` if it is not registered."""
+    text = f"SELECT digest FROM serverless_documents WHERE {_KEY} AND version = ?"
+    rows = fetch(connection, text, (namespace, name, version))
+    return rows[0][0] if rows else None
+
+
+class NamedDocument(NamedTuple):
+    """All versions of a document.
+
+    Attributes:
+        namespace: Its namespace.
+        name: Its name.
+        versions: Its versions, as they were registered.
+        latest: The latest one.
+        title: The title of that one, if it has one.
+        registered_at: When a version was registered last, in microseconds since the epoch.
+    """
+
+    namespace: str
+    name: str
+    versions: list[str]
+    latest: str
+    title: str | None
+    registered_at: int
+
+
+def page_of_names(connection: Connection, after: Sequence[str], limit: int) -> list[NamedDocument]:
+    """Return documents by namespace and name.
+
+    Args:
+        connection: Where to read.
+        after: The namespace and name of the one before; empty for the first page.
+        limit: How many at most.
+    """
+    beyond = "WHERE (namespace, name) > (?, ?) " if after else ""
+    text = (
+        f"SELECT namespace, name, MAX(registered_at) FROM serverless_documents {beyond}"
+        "GROUP BY namespace, name ORDER BY namespace, name LIMIT ?"
+    )
+    return [_named(connection, *row) for row in fetch(connection, text, (*after, limit))]
+
+
+def _named(connection: Connection, namespace: str, name: str, registered_at: int) -> NamedDocument:
+    versions = versions_of(connection, namespace, name)
+    last = latest(versions) or versions[-1]
+    text = f"SELECT definition FROM serverless_documents WHERE {_KEY} AND version = ?"
+    head = orjson.loads(fetch(connection, text, (namespace, name, last))[0][0])["document"]
+    return NamedDocument(namespace, name, versions, last, head.get("title"), registered_at)
+
+
+def registered(connection: Connection, namespace: str, name: str) -> list[RegisteredDocument]:
+    """Return the versions of a document, as they were registered."""
+    text = f"SELECT {_COLUMNS} FROM serverless_documents WHERE {_KEY} ORDER BY registered_at, version LIMIT ?"
+    return [RegisteredDocument(*row) for row in fetch(connection, text, (namespace, name, _MOST))]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,16 +13,23 @@ from outlast.visibility.views import WorkflowDescription
 from outlast_serverless.bus.reads import Subscription, subscriptions_of
 from outlast_serverless.events.cloud_events import checked_event, identity
 from outlast_serverless.events.names import EVENT
-from outlast_serverless.interpreter.faults import error_of, fault, is_timeout
+from outlast_serverless.interpreter.faults import error_of, fault, is_timeout, timed_out
+from outlast_serverless.interpreter.tasks.calls import LONGEST_S
 from outlast_serverless.interpreter.workflow import RESUME, SUSPEND
+from outlast_serverless.tracing.steps import MOST_STEPS, TaskStep
+from outlast_serverless.tracing.tracer import TracePage, Tracer
+from outlast_store.reads.runs import find_run
+from outlast_store.reads.timeline import timer_starts
 from outlast_workflow.errors import (
     ApplicationError,
     FaultedError,
     FaultedTimeoutError,
+    OutlastError,
     WorkflowFailedError,
     WorkflowResultError,
     WorkflowTimeoutError,
 )
+from outlast_workflow.options.validation import integer
 from outlast_workflow.primitives.enums import RunStatus
 from outlast_workflow.primitives.times import to_datetime
 
@@ -43,10 +50,12 @@ class OpenTask:
 
     Attributes:
         pointer: Where it stands in the document.
-        kind: What is open of it: ``wait``, ``call``, ``run``, ``timeout``, ``backoff``, ``listen`` …
+        kind: What is open of it: ``wait``, ``call``, ``run``, ``listen``, ``backoff`` before another attempt; the
+            limits ``timeout``, ``attempt`` (of one attempt) and ``retry`` (of all); ``suspended`` where a suspension
+            holds it back.
         execution: The iteration, attempt or visit that it is; empty for the only one.
-        since: Since when; ``None`` if only the deadline is known.
-        deadline_at: When its time is up, or when its timer fires.
+        since: Since when; ``None`` if that is not known.
+        deadline_at: When its time is up, or when its timer fires; ``None`` if nothing limits it.
         worker: The worker that runs its activity.
     """
 
@@ -125,17 +134,87 @@ class DocumentRun:
 
     async def describe(self) -> DocumentState:
         """Return where the run stands. No worker needs to be alive."""
-        described = await self.handle.describe()
+        return await self.state(await self.handle.describe())
+
+    async def state(self, described: WorkflowDescription) -> DocumentState:
+        """Return where the run stands.
+
+        Args:
+            described: Its workflow, as the engine describes it.
+        """
+        run = described.run
         error: dict[str, Any] | None = None
-        if described.run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT):
+        if run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT) and run.next_run_id is None:
             try:
                 await self.result()
             except FaultedError as faulted:
                 error = faulted.error
             except WorkflowResultError as failed:
                 error = fault("runtime", str(failed), "/").error
-        listening = await self._runtime.read(subscriptions_of, described.run.first_run_id)
-        return state_of(described, error, listening)
+        listening = await self._runtime.read(subscriptions_of, run.first_run_id)
+        begun = await self._runtime.read(timer_starts, run.run_id) if described.pending_timers else {}
+        state = state_of(described, error, listening, begun)
+        more = (*await self._subflows(described), *await self._held(state.phase, described))
+        open_ = sorted((*state.open, *more), key=lambda one: (one.pointer, one.execution, one.kind))
+        return replace(state, open=tuple(open_))
+
+    async def _subflows(self, described: WorkflowDescription) -> list[OpenTask]:
+        """Return the subflows that are under way. Their deadlines are in their own rows."""
+        found: list[OpenTask] = []
+        for child in described.pending_children:
+            row = await self._runtime.read(find_run, child.run_id)
+            deadline = None if row is None else row.execution_deadline_at
+            at = None if deadline is None else to_datetime(deadline)
+            found += _labelled(child.summary, child.created_at, at, None)
+        return found
+
+    async def _held(self, phase: str, described: WorkflowDescription) -> list[OpenTask]:
+        """Return the tasks that a suspension holds back. They wait for nothing that has a row."""
+        if phase != "suspended":
+            return []
+        try:
+            held = await Tracer(self._runtime, self.handle.converter).held(described.run.run_id)
+        except OutlastError:
+            # What is known without a replay is told all the same.
+            return []
+        return [OpenTask(one.pointer, "suspended", one.execution, one.began, None) for one in held]
+
+    async def trace(self, *, data: bool = False) -> AsyncGenerator[TaskStep]:
+        """Yield every task that has run, pure ones too, in the order in which they began. No worker needs to be alive.
+
+        The history is replayed for that. Nothing more is written while a run runs. Through all runs of a workflow that
+        continued as new.
+
+        Args:
+            data: Whether to tell inputs and outputs, too. What was evaluated in an activity, such as a secret, is not
+                in the history, and so in no trace.
+
+        Raises:
+            WorkflowNotFoundError: There is no such workflow.
+            InvalidOptionError: It is no run of a document.
+            UntraceableRunError: The history cannot be replayed here.
+            PayloadCodecError: Its payloads need another codec.
+        """
+        tracer = Tracer(self._runtime, self.handle.converter)
+        async for step in tracer.steps(self.id, await self.handle.resolve(), data=data):
+            yield step
+
+    async def trace_page(
+        self, cursor: str | None = None, *, limit: int = 1_000, data: bool = False
+    ) -> TracePage:
+        """Return some of the tasks that have run.
+
+        Args:
+            cursor: The ``cursor`` of the page before; ``None`` for the first one.
+            limit: How many at most, up to 10,000.
+            data: Whether to tell inputs and outputs, too.
+
+        Raises:
+            OutlastError: As for :meth:`trace`; and there is no such cursor, or the limit cannot be used.
+        """
+        most = integer("limit", limit, 1, MOST_STEPS)
+        tracer = Tracer(self._runtime, self.handle.converter)
+        return await tracer.page(self.id, await self.handle.resolve(), cursor, most, data=data)
 
     async def publish(self, event: Mapping[str, Any]) -> None:
         """Send an event to this run alone. It is kept for the run until a task consumes it, even if none listens yet.
@@ -168,13 +247,11 @@ class DocumentRun:
         await self.handle.cancel(reason=reason)
 
 
-def timed_out() -> dict[str, Any]:
-    """Return the error of a workflow whose timeout the engine enforced."""
-    return fault("timeout", "the timeout of the workflow passed", "/").error
-
-
 def state_of(
-    described: WorkflowDescription, error: dict[str, Any] | None, listening: Sequence[Subscription] = ()
+    described: WorkflowDescription,
+    error: dict[str, Any] | None,
+    listening: Sequence[Subscription] = (),
+    begun: Mapping[int, int] | None = None,
 ) -> DocumentState:
     """Return where a run of a document stands.
 
@@ -182,12 +259,15 @@ def state_of(
         described: Its workflow, as the engine describes it.
         error: The error of the DSL, if it faulted.
         listening: What it is subscribed to.
+        begun: When its timers were started, in microseconds since the epoch.
     """
     memo, run = described.run.memo or {}, described.run
-    open_ = tuple(sorted(_open(described, listening), key=lambda one: (one.pointer, one.execution, one.kind)))
+    found = _open(described, listening, begun or {})
+    open_ = tuple(sorted(found, key=lambda one: (one.pointer, one.execution, one.kind)))
     phase = _PHASES.get(run.status)
     if phase is None:
-        phase = _open_phase(run.started_at is not None, bool(memo.get("suspended")), open_)
+        has_begun = run.started_at is not None or run.previous_run_id is not None
+        phase = _open_phase(has_begun, bool(memo.get("suspended")), open_)
     return DocumentState(
         described.workflow_id,
         f"{memo.get('namespace')}/{memo.get('name')}",
@@ -208,19 +288,23 @@ def _open_phase(begun: bool, suspended: bool, open_: tuple[OpenTask, ...]) -> st
     return "waiting" if kinds and kinds <= _WAITING else "running"
 
 
-def _open(described: WorkflowDescription, listening: Sequence[Subscription]) -> list[OpenTask]:
+def _open(
+    described: WorkflowDescription, listening: Sequence[Subscription], begun: Mapping[int, int]
+) -> list[OpenTask]:
     found: list[OpenTask] = []
     if described.run.closed_at is None:
         opened = {one.execution_id: one.opened_at for one in listening}
         for execution, opened_at in opened.items():
             found += _labelled(f"listen {execution}", to_datetime(opened_at), None, None)
     for timer in described.pending_timers:
-        found += _labelled(timer.summary, None, timer.fire_at, None)
+        since = begun.get(timer.timer_id)
+        found += _labelled(timer.summary, None if since is None else to_datetime(since), timer.fire_at, None)
     for activity in described.pending_activities:
         worker = None if activity.worker is None else activity.worker.worker_id
-        found += _labelled(activity.summary, activity.scheduled_at, activity.next_deadline_at, worker)
-    for child in described.pending_children:
-        found += _labelled(child.summary, child.created_at, None, None)
+        deadline = activity.schedule_to_close_deadline_at
+        if deadline is not None and (deadline - activity.scheduled_at).total_seconds() >= LONGEST_S:
+            deadline = None
+        found += _labelled(activity.summary, activity.scheduled_at, deadline, worker)
     return found
 
 

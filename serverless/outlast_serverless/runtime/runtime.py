@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -11,6 +12,8 @@ from outlast import Client, StartOptions, activity
 from outlast.version import __version__
 from outlast_activities.definitions import definition_of
 from outlast_serverless.bus.bus import Bus
+from outlast_serverless.calls.asyncapi.channel import ChannelAdapter
+from outlast_serverless.calls.asyncapi.channels import Channels
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
@@ -18,8 +21,11 @@ from outlast_serverless.interpreter.request import type_of
 from outlast_serverless.interpreter.tasks.calls import RESOLVE
 from outlast_serverless.interpreter.workflow import workflow_of
 from outlast_serverless.jq import Evaluator
+from outlast_serverless.lifecycle.exporter import Exporter, Exporters
+from outlast_serverless.lifecycle.wanted import LifecycleEvents, checked_sinks
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.processes.running import process_activities
+from outlast_serverless.processes.sweeping import Sweeper
 from outlast_serverless.runtime.registry import (
     LATEST,
     RegisterDocument,
@@ -60,9 +66,12 @@ class Runtime:
         secrets: Where secrets come from.
         http: What calls may reach.
         processes: Which processes may run; none by default.
+        catalog: The default catalog, for functions such as ``log:1.0.0@default``: its URL, or a folder.
+        channels: Adapters of protocols that ``call: asyncapi`` speaks, by their names, beside those that are built in.
         metadata: What ``$runtime.metadata`` is.
         events_kept: How long events are kept, in seconds or as a timedelta: what is published again within that time is
             known, and what listens may look so far back.
+        lifecycle: Where the lifecycle events of runs and tasks go; nowhere by default.
     """
 
     def __init__(
@@ -72,26 +81,41 @@ class Runtime:
         secrets: SecretSource | None = None,
         http: HttpPolicy | None = None,
         processes: ProcessPolicy | None = None,
+        catalog: str | Path | None = None,
+        channels: Mapping[str, ChannelAdapter] | None = None,
         metadata: Mapping[str, Any] | None = None,
         events_kept: float | timedelta = timedelta(days=7),
+        lifecycle: Iterable[LifecycleEvents] = (),
     ) -> None:
         # A process that only checks documents does without a client for HTTP.
+        from outlast_serverless.calls.a2a import a2a_activity
+        from outlast_serverless.calls.asyncapi.activity import asyncapi_activity
+        from outlast_serverless.calls.fetching import fetch_activity
+        from outlast_serverless.calls.grpc.activity import grpc_activity
         from outlast_serverless.calls.http import http_activity
         from outlast_serverless.calls.openapi.activity import openapi_activity
+        from outlast_serverless.calls.resources import Resources
         from outlast_serverless.calls.tokens import Tokens
+        from outlast_serverless.mcp.activity import mcp_activity
 
-        policy = http or HttpPolicy()
+        policy, allowed = http or HttpPolicy(), processes or ProcessPolicy()
         tokens = Tokens(policy)
+        resources = Resources(policy, tokens)
+        spoken = Channels(channels)
 
         self.client = client
         self._evaluator = Evaluator()
+        self._sweeper = Sweeper(allowed, client)
         self._bus = Bus(client, float(timeout_seconds("events kept", events_kept)))
+        self._sinks = checked_sinks(lifecycle)
+        self._policy = policy
+        self._exporters = Exporters(self._make_exporters)
         self._described: dict[str, Any] = {
             "name": "outlast",
             "version": __version__,
             "metadata": dict(metadata or {}),
         }
-        self._starting = Starting(client, self._evaluator, self._described)
+        self._starting = Starting(client, self._evaluator, self._described, secrets, resources)
         self._scheduler = Scheduler(client, self._starting)
         self.workflows: list[Any] = [
             workflow_of(self._evaluator, self._described),
@@ -100,18 +124,26 @@ class Runtime:
         """What a worker needs among its workflows."""
         self.activities: list[Any] = [
             http_activity(self._evaluator, secrets, policy, tokens),
-            openapi_activity(self._evaluator, secrets, policy, tokens),
-            *process_activities(self._evaluator, secrets, processes or ProcessPolicy()),
+            openapi_activity(self._evaluator, secrets, policy, tokens, resources),
+            a2a_activity(self._evaluator, secrets, policy, tokens, resources),
+            asyncapi_activity(self._evaluator, secrets, policy, tokens, resources, spoken),
+            grpc_activity(self._evaluator, secrets, policy, tokens, resources),
+            mcp_activity(self._evaluator, secrets, policy, allowed, tokens),
+            fetch_activity(self._evaluator, secrets, resources, catalog, self._starting.unsupported),
+            *process_activities(self._evaluator, secrets, allowed, self._sweeper, resources),
             *self._bus.activities,
             self._resolve_activity(),
             self._scheduler.activity,
         ]
         """What a worker needs among its activities."""
         self._starting.activities = frozenset(definition_of(one).name for one in self.activities)
+        self._starting.speaks = spoken.trouble
 
     async def __aenter__(self) -> Self:
         self._evaluator.start()
         self._bus.start()
+        self._sweeper.start()
+        await self._exporters.start()
         return self
 
     async def __aexit__(
@@ -120,6 +152,8 @@ class Runtime:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self._exporters.close()
+        await self._sweeper.close()
         await self._bus.close()
         self._evaluator.close()
 
@@ -165,6 +199,14 @@ class Runtime:
         """
         return await self._bus.router.route()
 
+    async def export_lifecycle(self) -> int:
+        """Send the lifecycle events that wait, now. Each runtime that is entered does so by itself.
+
+        Returns:
+            How many events were sent; none if another process sends them, or the sink takes nothing now.
+        """
+        return await self._exporters.export()
+
     async def register(self, document: Document) -> bool:
         """Register a document under its namespace, name and version, so that it can be started by name.
 
@@ -202,6 +244,17 @@ class Runtime:
                 yield one
             after = (page[-1].namespace, page[-1].name, page[-1].version)
 
+    def check(self, document: Document) -> None:
+        """Refuse a document with tasks that cannot run here, as a start does.
+
+        Args:
+            document: The document.
+
+        Raises:
+            UnsupportedTaskError: It has some.
+        """
+        self._starting.check(document)
+
     async def start(
         self,
         document: Document | str,
@@ -222,7 +275,8 @@ class Runtime:
             id: The workflow id; a unique one if not given.
             task_queue: The task queue whose workers run it.
             options: Options of the start. Of the document's timeout and one given here, the nearer counts.
-            check: Whether to refuse an input that does not fit the document's schema; otherwise such a run faults.
+            check: Whether to refuse an input that does not fit the document's schema, which is fetched first if it is
+                elsewhere; otherwise such a run faults.
 
         Raises:
             DocumentNotFoundError: No such document is registered.
@@ -234,7 +288,9 @@ class Runtime:
         if isinstance(document, str):
             document = await self.document(document, version)
         self._starting.check(document)
-        request, start = self._starting.prepared(document, input, options, check=check)
+        if check:
+            await self._starting.check_input(document, input)
+        request, start = self._starting.prepared(document, input, options)
         handle = await self.client.start(
             type_of(document.definition), request.to_json(), id=id, task_queue=task_queue, options=start
         )
@@ -288,6 +344,21 @@ class Runtime:
             workflow_id: Its workflow id.
         """
         return DocumentRun(self.client.handle(workflow_id), self.client.runtime)
+
+    def _make_exporters(self) -> list[Exporter]:
+        # A process that sends nothing does without a client for HTTP.
+        from outlast_serverless.lifecycle.sinks import BusSink, HttpSink
+
+        return [
+            Exporter(
+                self.client,
+                one,
+                BusSink(self._bus.publish_all)
+                if one.to is None
+                else HttpSink(one.to, one.headers, self._policy),
+            )
+            for one in self._sinks
+        ]
 
     def _resolve_activity(self) -> Any:
         """Return the local activity that finds what a subflow runs; history records it, so the run keeps it."""

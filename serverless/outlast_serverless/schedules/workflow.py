@@ -92,7 +92,9 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
 
         async def by_ends(self, asked: ScheduleRequest, pause_s: float) -> None:
             """Start a run, and the next one some time after its end."""
-            request = StartRequest(asked.definition, None, timeout_us=asked.timeout_us).to_json()
+            request = StartRequest(
+                asked.definition, None, timeout_us=asked.timeout_us, jq=evaluator.version
+            ).to_json()
             while True:
                 child = workflow.start_child(
                     type_of(asked.definition),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from outlast import Client, StartOptions
 from outlast_serverless.documents.document import Document
@@ -11,9 +11,14 @@ from outlast_serverless.interpreter.data_flow import duration_seconds, validate
 from outlast_serverless.interpreter.faults import Fault, fault
 from outlast_serverless.interpreter.request import StartRequest, load
 from outlast_serverless.jq import Evaluator, ExpressionFailed
-from outlast_serverless.plan.model import Duration
-from outlast_serverless.starting.support import check_support
+from outlast_serverless.plan.json_schemas import validator_of
+from outlast_serverless.plan.model import Duration, Plan, Schema
+from outlast_serverless.secrets import SecretSource
+from outlast_serverless.starting.support import check_support, unsupported
 from outlast_workflow.errors import FaultedError
+
+if TYPE_CHECKING:
+    from outlast_serverless.calls.resources import Resources
 
 _US: Final = 1_000_000
 _SHORTEST_S: Final = 1.0
@@ -27,16 +32,33 @@ class Starting:
         client: The client.
         evaluator: Evaluates the timeout, where that is an expression.
         described: What ``$runtime`` is.
+        secrets: Where secrets come from.
+        resources: Fetches schemas.
 
     Attributes:
         activities: The names of the activities of the runtime.
+        speaks: Returns why a protocol of channels cannot be spoken, or nothing.
     """
 
-    def __init__(self, client: Client, evaluator: Evaluator, described: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        evaluator: Evaluator,
+        described: Mapping[str, Any],
+        secrets: SecretSource | None,
+        resources: Resources,
+    ) -> None:
         self._client = client
         self._evaluator = evaluator
         self._described = described
+        self._secrets = secrets
+        self._resources = resources
         self.activities: frozenset[str] = frozenset()
+        self.speaks: Callable[[str], str] = lambda protocol: ""
+
+    def unsupported(self, plan: Plan) -> list[tuple[str, str]]:
+        """Return the tasks of a plan that cannot run here, by their pointers, and why."""
+        return unsupported(plan, self.activities, self.speaks)
 
     def check(self, document: Document) -> None:
         """Refuse a document with tasks that cannot run here.
@@ -44,10 +66,58 @@ class Starting:
         Raises:
             UnsupportedTaskError: It has some.
         """
-        check_support(document, self.activities)
+        check_support(document, self.activities, self.speaks)
+
+    async def check_input(self, document: Document, input: Any) -> None:
+        """Refuse an input that does not fit the document's schema, which is fetched if it is elsewhere.
+
+        Args:
+            document: The document.
+            input: The raw input.
+
+        Raises:
+            FaultedError: The input does not fit, or the schema cannot be fetched or used.
+        """
+        schema = document.plan.data.input_schema
+        if schema is None:
+            return
+        validator: Callable[[Schema], Any] = load(document.definition).validator
+        try:
+            if schema.resource is not None:
+                fetched = validator_of(await self._fetched(document, input, schema), schema.format)
+                validator = lambda _: fetched  # noqa: E731
+            validate(validator, schema, input, "input of the workflow", "/")
+        except Fault as error:
+            raise FaultedError(f"{document.namespace}/{document.name}", error.error) from None
+
+    async def _fetched(self, document: Document, input: Any, schema: Schema) -> Any:
+        # A process that only checks documents does without a client for HTTP.
+        from outlast_serverless.calls.fetching import fetched_schema
+        from outlast_serverless.calls.request import CallRequest, Filling
+
+        use: dict[str, Any] = document.definition.get("use") or {}
+        deferred = {
+            "value": document.definition["input"]["schema"]["resource"],
+            "pointer": f"{schema.pointer}/resource",
+            "data": input,
+            "variables": {
+                "workflow": {"definition": document.definition, "input": input},
+                "runtime": self._described,
+            },
+            "now": self._client.runtime.environment.clock.now() / _US,
+            "strict": document.plan.strict,
+        }
+        name = f"{document.namespace}/{document.name}:{document.version}"
+        authentications = use.get("authentications") or {}
+        asked = CallRequest("/", name, "", None, deferred, document.plan.secrets, authentications)
+        filling = Filling(asked, self._evaluator, self._secrets)
+        try:
+            return (await fetched_schema(self._resources, asked, filling, schema.format))["schema"]
+        except Fault as error:
+            raise Fault(filling.masking.json(error.error)) from None
 
     def prepared(
-        self, document: Document, input: Any, options: StartOptions | None, *, check: bool = False
+        self, document: Document, input: Any, options: StartOptions | None
     ) -> tuple[StartRequest, StartOptions]:
         """Return what a run is started with, and the options of its start.
 
@@ -55,16 +125,12 @@ class Starting:
             document: The document.
             input: Its raw input.
             options: The options that were given.
-            check: Whether to check the input.
 
         Raises:
-            FaultedError: The input does not fit, or the timeout cannot be worked out.
+            FaultedError: The timeout cannot be worked out.
         """
         given = options or StartOptions()
         try:
-            if check:
-                loaded, plan = load(document.definition), document.plan
-                validate(loaded, plan.data.input_schema, input, "input of the workflow", "/")
             seconds = self._timeout(document, input)
         except Fault as error:
             name = f"{document.namespace}/{document.name}"
@@ -80,7 +146,8 @@ class Starting:
                 start = start.replace(execution_timeout=limit)
             if seconds < _SHORTEST_S or given.execution_deadline is not None:
                 timeout_us = int(seconds * _US)
-        return StartRequest(document.definition, input, timeout_us=timeout_us), start
+        jq = self._evaluator.version
+        return StartRequest(document.definition, input, timeout_us=timeout_us, jq=jq), start
 
     def _timeout(self, document: Document, input: Any) -> float | None:
         """Return the timeout of the workflow in seconds; an expression sees the raw input."""

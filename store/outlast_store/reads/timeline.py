@@ -146,3 +146,18 @@ def find_attempts(connection: Connection, run_id: str, activity_ids: Sequence[in
         "ORDER BY activity_id, attempt"
     )
     return [AttemptRow(*row) for row in fetch(connection, text, (run_id, *activity_ids))]
+
+
+def timer_starts(connection: Connection, run_id: str) -> dict[int, int]:
+    """Return when the latest timers of a run were started, by their ids.
+
+    Args:
+        connection: Where to read.
+        run_id: Which run.
+    """
+    text = (
+        "SELECT seq, recorded_at, payload FROM history_events WHERE run_id = ? AND type = 'TimerScheduled' "
+        "ORDER BY seq DESC LIMIT ?"
+    )
+    rows = fetch(connection, text, (run_id, MOST_EVENTS))
+    return {stored_payload(payload, run_id, seq)["command_id"]: at for seq, at, payload in rows}

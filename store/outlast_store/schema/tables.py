@@ -533,6 +533,23 @@ serverless_subscriptions = _table(
     Index("ix_serverless_subscriptions_key", "event_type", "paths", "key_hash"),
 )
 
+# Who exports lifecycle events to a sink, and from which run on it looks for new ones.
+serverless_sinks = _table(
+    "serverless_sinks",
+    _key("sink"),
+    _text("since"),
+    _text("holder"),
+    _int("held_until"),
+)
+
+# Up to which event the history of a run was exported to a sink.
+serverless_exports = _table(
+    "serverless_exports",
+    _key("sink"),
+    _key("run_id"),
+    _int("seq"),
+)
+
 alert_timers = _table(
     "alert_timers",
     _key("run_id"),

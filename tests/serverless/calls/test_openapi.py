@@ -14,7 +14,8 @@ from tests.serverless.calls.test_http import Run, fault, run, server
 from tests.serverless.server import Server
 
 from outlast_serverless import HttpPolicy
-from outlast_serverless.calls.openapi.description import Description, DescriptionError
+from outlast_serverless.calls.described import DescriptionError
+from outlast_serverless.calls.openapi.description import Description
 from outlast_serverless.calls.openapi.requests import arguments_of
 
 __all__ = ["run", "server"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
@@ -13,10 +14,11 @@ from tests.serverless.cases import whole
 from tests.serverless.events.cases import LISTENS, listens
 
 from outlast import Client, Worker
+from outlast.errors import FaultedError
 from outlast_dashboard import Scope, Token, WebSettings, control_plane
-from outlast_serverless import Document, DocumentState, Runtime
+from outlast_serverless import Document, DocumentState, Runtime, TaskStep, TracePage
 from outlast_serverless.events.http_binding import BATCH, STRUCTURED
-from outlast_serverless.http.routes import told_state
+from outlast_serverless.http.routes import told_state, told_trace
 
 SETS = whole("input: {schema: {document: {type: object}}}\ndo: [{s: {set: {got: '${ . }'}}}]")
 RAISES = whole("do: [{r: {raise: {error: {type: 'https://e.x/e', status: 500, title: t, detail: why}}}}]")
@@ -99,7 +101,7 @@ async def test_what_is_wrong_is_told_as_a_problem(served: Served) -> None:
     refused = await web.post(f"{documents}/n/a/latest/runs", json={"input": 3})
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:outlast:problem:faulted")
     assert await served.client.count(workflow_type="serverless:n/a") == 0
-    taken = whole("do: [{c: {call: nothing@https://x.y}}]")
+    taken = whole("do: [{c: {call: '${ .name }'}}]")
     assert (await web.post(documents, content=taken.replace("name: a", "name: c"))).status_code == 201
     unsupported = await web.post(f"{documents}/n/c/latest/runs", json={})
     assert unsupported.json()["facts"]["problems"][0][0] == "/do/0/c"
@@ -120,6 +122,42 @@ def test_what_was_added_to_an_error_is_a_payload() -> None:
     state = DocumentState("w", "n/a", "1", "faulted", None, error, ())
     assert told_state(state, payloads=True).error == error
     assert told_state(state, payloads=False).error == {"type": "t", "status": 500, "instance": "/"}
+
+
+async def test_a_trace_is_told_in_pages_and_its_data_to_who_may_see_them(served: Served) -> None:
+    text = "do: [{a: {set: {secret: canary}}}, {b: {set: {n: 1}}}, {r: {raise: {error: ERROR}}}]"
+    error = "{type: 'https://e.x/e', status: 500}"
+    run = await served.runtime.start(_document(text.replace("ERROR", error)), id="w")
+    with pytest.raises(FaultedError):
+        await run.result(timeout=10)
+    path, web = "/api/serverless/runs/w/trace", served.web
+    whole = (await web.get(path, params={"data": True})).json()
+    assert [(one["pointer"], one["outcome"]) for one in whole["steps"]] == [
+        ("/do/0/a", "completed"),
+        ("/do/1/b", "completed"),
+        ("/do/2/r", "faulted"),
+    ]
+    assert (whole["cursor"], whole["steps"][0]["output"]) == (None, {"secret": "canary"})
+    assert (await web.get(path)).json()["steps"][0]["output"] is None
+    unseen = await web.get(path, params={"data": True}, headers=served.bearing("reader"))
+    assert unseen.status_code == 200
+    assert "canary" not in unseen.text
+    first = (await web.get(path, params={"limit": 2})).json()
+    rest = (await web.get(path, params={"cursor": first["cursor"]})).json()
+    assert [one["number"] for one in (*first["steps"], *rest["steps"])] == [1, 2, 3]
+    assert (await web.get(path, params={"cursor": "x:1"})).status_code == 422
+    assert (await web.get("/api/serverless/runs/nobody/trace")).status_code == 404
+    assert (await web.get(path, headers=served.bearing("sender"))).status_code == 403
+
+
+def test_a_page_with_data_ends_where_it_is_large_enough() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    steps = tuple(
+        TaskStep("r", number, "/do/0/a", "set", "", "completed", at, at, None, "x" * 3_000_000)
+        for number in range(1, 5)
+    )
+    told = told_trace(TracePage(steps, None), payloads=True, data=True)
+    assert ([one.number for one in told.steps], told.cursor) == ([1, 2], "r:2")
 
 
 async def test_events_come_in(served: Served) -> None:

@@ -183,7 +183,9 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("round_", range(5))
+@pytest.mark.parametrize(
+    "round_", [*range(5), *(pytest.param(one, marks=pytest.mark.nightly) for one in range(5, 100))]
+)
 async def test_it_ends_when_its_worker_is_killed(tmp_path: Path, round_: int) -> None:
     file = tmp_path / "pids"
     arguments = [sys.executable, "-c", PROGRAM, f"sqlite:///{tmp_path}/w.db", stubborn(file)]

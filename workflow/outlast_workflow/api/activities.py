@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
 from outlast_workflow.api.context import current_machine
@@ -240,11 +241,28 @@ def _kept_in_replay(options: ActivityOptions, given: dict[str, Any]) -> Activity
 def _over(machine: WorkflowMachine, options: ActivityOptions, given: dict[str, Any]) -> ActivityOptions:
     """Return the declaration's options, overridden by the call's."""
     try:
-        whole = given.pop("options", None)
-        if whole is not None:
-            options = options.merged(whole)
-        return options.merged(ActivityOptions(**given)) if given else options
+        try:
+            # With their types: 1 and True are equal, and one of them is no timeout.
+            return _overridden(options, tuple(given.items()), tuple(map(type, given.values())))
+        except TypeError:
+            # A value that cannot be hashed is told as what it is.
+            return _made(options, given)
     except InvalidOptionError as error:
         raise machine.log.refuse(error) from None
     except TypeError as error:
         raise machine.log.refuse(DurableCallError(f"execute_activity: {error}")) from None
+
+
+@lru_cache(maxsize=1024)
+def _overridden(
+    options: ActivityOptions, given: tuple[tuple[str, Any], ...], _types: tuple[type, ...]
+) -> ActivityOptions:
+    """Remember the options of calls by value: a call mostly gives the same ones as the one before it."""
+    return _made(options, dict(given))
+
+
+def _made(options: ActivityOptions, given: dict[str, Any]) -> ActivityOptions:
+    whole = given.pop("options", None)
+    if whole is not None:
+        options = options.merged(whole)
+    return options.merged(ActivityOptions(**given)) if given else options

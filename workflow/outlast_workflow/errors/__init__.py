@@ -62,6 +62,7 @@
     ├── UnsupportedTaskError (ValueError)      a document has tasks that this runtime cannot run
     ├── DocumentConflictError                  a version of a document is registered with another content
     ├── DocumentNotFoundError                  no such document, or version of it, is registered
+    ├── UntraceableRunError                    the history of a run of a document cannot be replayed here
     ├── FaultedError                           a run of a document faulted; ``error`` is the error of the DSL
     │   └── FaultedTimeoutError (TimeoutError) … because a timeout of the document passed
     ├── WorkflowTaskError                      fails the workflow task, which is retried; never the run
@@ -119,6 +120,7 @@ from outlast_workflow.errors.documents import (
     FaultedError,
     FaultedTimeoutError,
     UnsupportedTaskError,
+    UntraceableRunError,
 )
 from outlast_workflow.errors.failure import ApplicationError, FailureError
 from outlast_workflow.errors.history import DamagedHistoryError, HistoryExistsError, InvalidHistoryError
@@ -284,6 +286,7 @@ __all__ = [
     "UnknownWorkflowTypeError",
     "UnstorableValueError",
     "UnsupportedTaskError",
+    "UntraceableRunError",
     "UpdateFailedError",
     "UpdateRejectedError",
     "WorkflowAlreadyBegunError",

@@ -252,5 +252,21 @@ class FaultedTimeoutError(FaultedError, TimeoutError):
     category = FailureCategory.TIMEOUT
 
 
+class UntraceableRunError(OutlastError):
+    """The history of a run of a document cannot be replayed here, so it is not known which tasks have run.
+
+    Attributes:
+        run_id: The run.
+        reason: Why, and what to do about it.
+    """
+
+    facts: ClassVar[tuple[str, ...]] = ("run_id", "reason")
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        self.run_id = run_id
+        self.reason = reason
+        super().__init__(f"the tasks of run {run_id} cannot be told: {reason}")
+
+
 class ExpressionBudgetError(WorkflowTaskError):
     """An expression took too long, or too much memory. Its helper process was ended; the run is tried again."""

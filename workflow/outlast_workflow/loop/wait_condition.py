@@ -95,6 +95,16 @@ class ConditionFuture(WaitFuture[None]):
             self.set_result(None)
         return held
 
+    def holds(self) -> bool:
+        """Return whether the wait would be over if it was looked at, and leave it as it is."""
+        section = ReadOnlySection(self.owner, _WHAT)
+        try:
+            with section:
+                return bool(self.context.run(self.predicate))
+        except Exception:
+            # The workflow task will raise it where it belongs.
+            return True
+
     def expire(self) -> None:
         """End the wait at its timeout, unless the predicate holds at this moment."""
         self.timer = None

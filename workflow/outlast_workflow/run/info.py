@@ -41,7 +41,8 @@ class WorkflowInfo:
     ``last_failure`` is how the latest run before this one that failed did so, ``last_result`` what the latest one that
     completed returned, as plain JSON: ``workflow.last_result(Type)`` reads it as a type. Both pass on to the runs that
     follow by retry or continue-as-new, and to what the same schedule starts next. ``schedule`` is the schedule that
-    started the workflow, if one did.
+    started the workflow, if one did. ``resets`` counts the resets, resumes and forks that the history went through up
+    to here. It grows where the code passes the point of one, and can make anew what the run before had made outside.
     """
 
     workflow_id: str
@@ -69,6 +70,7 @@ class WorkflowInfo:
     last_failure: BaseException | None
     last_result: Any
     schedule: ScheduleInfo | None
+    resets: int
 
     if not TYPE_CHECKING:
         __getattr__ = names_of_class("WorkflowInfo")
@@ -84,6 +86,7 @@ def info_of(
     history_events: int,
     history_bytes: int,
     suggested: bool,
+    resets: int,
     converter: DataConverter,
 ) -> WorkflowInfo:
     """Return the info of a run, from its first event and the present workflow task."""
@@ -115,6 +118,7 @@ def info_of(
         if started.last_result is None
         else converter.decode(started.last_result, what="the last result"),
         schedule=_schedule(started.schedule),
+        resets=resets,
     )
 
 

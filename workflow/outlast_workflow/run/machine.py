@@ -49,6 +49,7 @@ from outlast_workflow.loop.futures import DurableFuture, log_unawaited
 from outlast_workflow.loop.keyboard import is_ctrl_c
 from outlast_workflow.loop.loop import DeterministicLoop
 from outlast_workflow.loop.source_lines import line_of, waiting_line
+from outlast_workflow.loop.wait_condition import ConditionFuture
 from outlast_workflow.options.activity import ActivityOptions
 from outlast_workflow.options.failure_types import NO_FAILURE_TYPES, FailureTypes
 from outlast_workflow.options.limits import StructuralLimits
@@ -108,6 +109,7 @@ class WorkflowMachine:
         history_bytes: Likewise.
         continue_as_new_suggested: Likewise; once so, always so. ``suggestion_is_new``: since this workflow task.
         considered: The outcome of the updates that the last workflow task was given; ``None`` if there were none.
+        resets: How often its history has been taken over from another run, up to where it is.
     """
 
     __slots__ = (
@@ -142,6 +144,7 @@ class WorkflowMachine:
         "memo",
         "patches",
         "progress",
+        "resets",
         "run_id",
         "search_attributes",
         "started",
@@ -194,6 +197,7 @@ class WorkflowMachine:
         self._children: ChildCalls | None = None
         self._random: Random | None = None
         self._reset_seed: int | None = None
+        self.resets = 0
         self._instance: object | None = None
         self._arguments: tuple[Any, ...] = ()
         self._broken: BaseException | None = None
@@ -321,10 +325,24 @@ class WorkflowMachine:
     def reseed(self, seed: int) -> None:
         """Change the run's seed from here on: its history up to here was taken from another run."""
         self._reset_seed = seed
+        self.resets += 1
         self._random = None
         self.begins_at = None
         if hasattr(self, "loop"):
             self.loop.seed = seed
+
+    @property
+    def roused(self) -> bool:
+        """Whether a condition that the code waits for holds although nothing has happened, as after a reset."""
+        if self.terminal is not None or not hasattr(self, "loop"):
+            return False
+        outer_loop = asyncio_events._get_running_loop()
+        asyncio_events._set_running_loop(self.loop)
+        try:
+            conditions = tuple(self.loop.conditions)
+            return any(isinstance(one, ConditionFuture) and one.holds() for one in conditions)
+        finally:
+            asyncio_events._set_running_loop(outer_loop)
 
     def interrupt(self, reason: BaseException) -> None:
         """Fail the workflow task under way, whatever its code does next. Called by a monitor, from any thread."""
@@ -528,6 +546,7 @@ class WorkflowMachine:
             history_events=self.history_events,
             history_bytes=self.history_bytes,
             suggested=self.continue_as_new_suggested,
+            resets=self.resets,
             converter=self.converter,
         )
 

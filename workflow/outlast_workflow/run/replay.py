@@ -66,6 +66,8 @@ class Replayed:
     last_task_at: int = 0
     open_ids: set[int] = field(default_factory=set)
     """The command ids of what is open."""
+    roused: bool = False
+    """Whether the code goes on although nothing has happened: the history ends where it was taken over."""
 
 
 def replay(
@@ -86,6 +88,8 @@ def replay(
     walk = Replay(machine, loads)
     walk.feed(rows)
     walk.finish()
+    if walk.seeds and walk.replayed.last_seq in walk.seeds and not walk.replayed.unapplied:
+        walk.replayed.roused = machine.roused
     return walk.replayed
 
 

@@ -15,6 +15,7 @@ from outlast.visibility.describe import cause_of
 from outlast_dashboard.api.contract.fields import WorkflowId
 from outlast_dashboard.api.contract.redaction import description, event_view
 from outlast_dashboard.authorization import Reader, TheWeb
+from outlast_dashboard.pages.plugins import sections_of
 from outlast_dashboard.pages.run.graph import graph_of
 from outlast_dashboard.pages.run.history import history_of, read_slice
 from outlast_dashboard.pages.run.outcome import outcome_of
@@ -89,6 +90,7 @@ async def _values(
         "others": others(found.pending_activities, pressing),
         "deadlines": run_deadlines(found),
         "graph": await graph_of(client, described),
+        "sections": await sections_of(client, described, payloads=principal.sees_payloads),
         "drawing": timeline(row, record, folded, rows, attempts, now, span, described.alerts),
         "failures": [
             (group, cause_of(orjson.loads(group.document)) if group.document is not None else None)

@@ -58,6 +58,7 @@ class CachedRun:
         "queries",
         "queued",
         "quiet",
+        "roused",
         "run",
         "run_id",
         "seen_inbox",
@@ -86,6 +87,8 @@ class CachedRun:
         """Inbound events that no workflow task has applied."""
         self.quiet = False
         """Whether the pending events need no workflow task: starts of children that no code waits for."""
+        self.roused = False
+        """Whether the code goes on although there is no event: a condition holds where its history was taken over."""
         self.own: list[OwnResult] = []
         """Results of activities that ran here, for the next workflow task."""
         self.own_tasks: list[tuple[ActivityTask, Payload]] = []
@@ -110,6 +113,7 @@ class CachedRun:
         """Whether there is a reason for a workflow task."""
         return bool(
             (self.pending and not self.quiet)
+            or self.roused
             or self.own
             or self.gap
             or self.updates
@@ -247,7 +251,7 @@ class CachedRun:
                 watch.leave()
             raise self.machine.log.refusal or stop from None
         self.pending = []
-        self.quiet = False
+        self.quiet = self.roused = False
         self.updates = ()
         self.own = []
         self.own_in_flight, self.own_tasks = self.own_tasks, []

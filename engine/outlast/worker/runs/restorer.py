@@ -129,6 +129,7 @@ class RunRestorer:
             return None
         cached_run = CachedRun(run, machine, seen_seq=replayed.last_seq, open_ids=replayed.open_ids)
         cached_run.pending = [event for _, event in replayed.unapplied]
+        cached_run.roused = replayed.roused
         remembered_rows = self._runtime.journal.cache.runs
         remembered = remembered_rows.get(run.run_id)
         if remembered is not None and remembered.last_seq >= run.last_seq:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
-import orjson
-
-from outlast_serverless.documents.reading import read
+from outlast_serverless.calls.described import Described, DescriptionError, near
 
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
-_MOST_REFERENCES: Final = 32
-
-
-class DescriptionError(ValueError):
-    """A description cannot be used; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +39,7 @@ class Operation:
     consumes: tuple[str, ...] = ()
 
 
-class Description:
+class Description(Described):
     """A description of an API.
 
     Args:
@@ -62,25 +54,8 @@ class Description:
         version = document.get("openapi", document.get("swagger")) if isinstance(document, dict) else None
         if not isinstance(version, str) or not version.startswith(("2.", "3.")):
             raise DescriptionError(f"{url} is no description of OpenAPI 2.0 or 3.x")
-        self._document: dict[str, Any] = document
-        self._url = url
+        super().__init__(document, url)
         self._old = version.startswith("2.")
-
-    @classmethod
-    def parse(cls, text: bytes, url: str) -> Description:
-        """Return the description in a text, as JSON or YAML.
-
-        Raises:
-            DescriptionError: It is none.
-        """
-        try:
-            document = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            reading = read(text)
-            if reading.problems:
-                raise DescriptionError(f"{url} cannot be read: {reading.problems[0].message}") from None
-            document = reading.value
-        return cls(document, url)
 
     def operation(self, operation_id: str) -> Operation:
         """Return an operation.
@@ -98,13 +73,13 @@ class Description:
                 return self._made(operation_id, path, item, method, operation)
             if isinstance(found, str):
                 known.append(found)
-        near = get_close_matches(operation_id, known, n=1)
-        hint = f": did you mean {near[0]!r}?" if near else ""
-        raise DescriptionError(f"{self._url} has no operation {operation_id!r:.100}{hint}")
+        raise DescriptionError(
+            f"{self.url} has no operation {operation_id!r:.100}{near(operation_id, known)}"
+        )
 
     def _operations(self) -> Iterator[tuple[str, dict[str, Any], str, dict[str, Any]]]:
-        for path, written in self._mapping(self._document.get("paths")).items():
-            item = self._mapping(written)
+        for path, written in self.mapping(self.document.get("paths")).items():
+            item = self.mapping(written)
             for method in _METHODS:
                 operation = item.get(method)
                 if isinstance(operation, dict):
@@ -116,7 +91,7 @@ class Description:
         parameters: dict[tuple[str, str], dict[str, Any]] = {}
         for level in (item, operation):
             for written in level.get("parameters") or ():
-                one = self._mapping(written)
+                one = self.mapping(written)
                 if isinstance(one.get("name"), str) and isinstance(one.get("in"), str):
                     parameters[one["in"], one["name"]] = one
         body: dict[str, Any] | None = None
@@ -126,9 +101,9 @@ class Description:
             body = {} if of_body else None
             needs_body = any(one.get("required") is True and one["in"] == "body" for one in of_body)
         elif operation.get("requestBody") is not None:
-            written = self._mapping(operation["requestBody"])
-            body, needs_body = self._mapping(written.get("content")), written.get("required") is True
-        consumes = operation.get("consumes") or self._document.get("consumes") or ()
+            written = self.mapping(operation["requestBody"])
+            body, needs_body = self.mapping(written.get("content")), written.get("required") is True
+        consumes = operation.get("consumes") or self.document.get("consumes") or ()
         return Operation(
             id,
             method,
@@ -142,41 +117,17 @@ class Description:
         )
 
     def _servers(self, item: dict[str, Any], operation: dict[str, Any]) -> Iterator[str]:
-        here = urlsplit(self._url)
+        here = urlsplit(self.url)
         if self._old:
-            schemes = self._document.get("schemes") or [here.scheme]
+            schemes = self.document.get("schemes") or [here.scheme]
             scheme = "https" if "https" in schemes else str(schemes[0])
-            host = self._document.get("host") or here.netloc
-            yield f"{scheme}://{host}{str(self._document.get('basePath') or '').rstrip('/')}"
+            host = self.document.get("host") or here.netloc
+            yield f"{scheme}://{host}{str(self.document.get('basePath') or '').rstrip('/')}"
             return
-        listed = operation.get("servers") or item.get("servers") or self._document.get("servers")
+        listed = operation.get("servers") or item.get("servers") or self.document.get("servers")
         for written in listed or [{"url": "/"}]:
-            server = self._mapping(written)
+            server = self.mapping(written)
             url = str(server.get("url") or "/")
-            for name, variable in self._mapping(server.get("variables")).items():
-                url = url.replace(f"{{{name}}}", str(self._mapping(variable).get("default", "")))
-            yield urljoin(self._url, url).rstrip("/")
-
-    def _mapping(self, written: Any) -> dict[str, Any]:
-        """Return an object; where a reference stands in its place, what that refers to."""
-        for _ in range(_MOST_REFERENCES):
-            if not isinstance(written, dict) or not isinstance(written.get("$ref"), str):
-                break
-            written = self._referred(written["$ref"])
-        return written if isinstance(written, dict) else {}
-
-    def _referred(self, reference: str) -> Any:
-        if not reference.startswith("#/"):
-            raise DescriptionError(
-                f"{self._url} refers to {reference!r:.200}, which is not fetched: bundle it"
-            )
-        found: Any = self._document
-        for part in unquote(reference[2:]).split("/"):
-            key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
-            elif isinstance(found, dict) and key in found:
-                found = found[key]
-            else:
-                raise DescriptionError(f"{self._url} refers to {reference!r:.200}, which it does not have")
-        return found
+            for name, variable in self.mapping(server.get("variables")).items():
+                url = url.replace(f"{{{name}}}", str(self.mapping(variable).get("default", "")))
+            yield urljoin(self.url, url).rstrip("/")

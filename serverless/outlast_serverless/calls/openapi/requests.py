@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import orjson
 
+from outlast_serverless.calls.described import DescriptionError
 from outlast_serverless.calls.http import FORM, scalar
-from outlast_serverless.calls.openapi.description import DescriptionError, Operation
+from outlast_serverless.calls.openapi.description import Operation
 
 _SEPARATORS: Final = {
     "spaceDelimited": "%20",

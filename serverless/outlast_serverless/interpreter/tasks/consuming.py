@@ -30,6 +30,16 @@ class _Wanted:
         self._open = list(strategy.filters)
         self.done = False
 
+    @property
+    def state(self) -> list[Any]:
+        """The positions of the filters that want an event, and whether that is enough."""
+        return [[self._strategy.filters.index(one) for one in self._open], self.done]
+
+    def restore(self, state: list[Any]) -> None:
+        """Take up a state."""
+        positions, self.done = state
+        self._open = [self._strategy.filters[one] for one in positions]
+
     def takes(self, event: dict[str, Any]) -> bool:
         """Return whether an event is consumed."""
         taken = next((one for one in self._open if self._filters.takes(one, event)), None)
@@ -52,6 +62,7 @@ class Consuming:
         variables: Returns what its expressions see.
         data: What ``.`` is to what correlations expect.
         pointer: The task whose fault a failure is.
+        state: What ``state`` was in the run before, where this one goes on.
 
     Attributes:
         consumed: What was consumed, as it was read.
@@ -67,18 +78,44 @@ class Consuming:
         variables: Callable[[], Mapping[str, Any]],
         data: Any,
         pointer: str,
+        state: dict[str, Any] | None = None,
     ) -> None:
         self._interpreter = interpreter
         self._strategy = strategy
         self._variables = variables
         self._pointer = pointer
         self._filters = Filters(interpreter, variables(), data, pointer)
-        self._filters.expect(strategy)
+        if state is None:
+            self._filters.expect(strategy)
         self._wanted = _Wanted(strategy, self._filters)
         until = strategy.until if strategy.kind == "any" else None
         self._condition = until if isinstance(until, Expression) else None
         self._ending = _Wanted(until, self._filters) if isinstance(until, Strategy) else None
         self.consumed: list[Any] = []
+        if state is not None:
+            self._filters.restore(state["filters"])
+            self._wanted.restore(state["wanted"])
+            if self._ending is not None:
+                self._ending.restore(state["ending"])
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What is still wanted, as JSON, for the next run of the chain; not what was consumed."""
+        return {
+            "filters": self._filters.state,
+            "wanted": self._wanted.state,
+            "ending": None if self._ending is None else self._ending.state,
+        }
+
+    @property
+    def endless(self) -> bool:
+        """Whether nothing is ever enough, so that nobody sees what was consumed: ``until: ${ false }``."""
+        return self._condition is not None and self._condition.text.strip() in ("false", "null")
+
+    @property
+    def looks_at_consumed(self) -> bool:
+        """Whether a condition looks at what was consumed."""
+        return self._condition is not None and not self.endless
 
     def offer(self, event: dict[str, Any]) -> Offered:
         """Take an event, or refuse it. What is consumed is to be added to ``consumed``."""
@@ -93,9 +130,21 @@ class Consuming:
 
     def enough(self) -> bool:
         """Return whether what was taken is enough."""
+        if self.endless:
+            return False
         if self._condition is not None:
             return self._interpreter.holds(self._condition, self.consumed, self._variables(), self._pointer)
         return self._wanted.done if self._ending is None else self._ending.done
+
+    @property
+    def correlates(self) -> bool:
+        """Whether a filter correlates."""
+        return any(one.correlate for one in self._strategy.filters)
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The values by which events were correlated, by their names."""
+        return self._filters.keys
 
     def interests(self) -> Iterator[Interest]:
         """Yield what the router looks up."""

@@ -10,10 +10,19 @@ from outlast_serverless.interpreter.data_flow import filled_uri
 from outlast_serverless.interpreter.request import Loaded
 from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.plan.model import Constant, Expression, Template, Value
-from outlast_serverless.plan.templates import is_uri_template
+from outlast_serverless.plan.templates import bare, is_uri_template, texts, wrapped
 from outlast_serverless.rules.jq_text import glance
 
 _SECRET: Final = frozenset({"secrets", "authorization"})
+_ENDPOINTS: Final = (
+    ("endpoint",),
+    ("document", "endpoint"),
+    ("proto", "endpoint"),
+    ("agentCard", "endpoint"),
+    ("server",),
+    ("transport", "http", "endpoint"),
+)
+"""Where the arguments of calls have endpoints, which may be URI templates."""
 
 
 def call_request(
@@ -36,20 +45,58 @@ def call_request(
         now: The time, in seconds since the epoch.
         more: What else the activity is told.
     """
+    about = {"name": run.task.name, "timeout": run.timeout, **more}
+    return _request(self, loaded, run.task.pointer, run.id, about, value, data, run.during(), now)
+
+
+def fetch_request(
+    self: Interpreting,
+    unit: Loaded,
+    run: Execution | None,
+    value: Value,
+    input: Any,
+    now: float,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what the activity that fetches is given, as JSON. It is the same whichever task asks for it first.
+
+    Args:
+        self: Evaluates.
+        unit: What the resource stands in.
+        run: The execution that needs it; ``None`` for the workflow itself.
+        value: Where it is. Expressions see the input of the workflow.
+        input: That input.
+        now: The time, in seconds since the epoch.
+        more: What else the activity is told.
+    """
+    pointer, identity = ("/", "/") if run is None else (run.task.pointer, run.id)
+    about = {"timeout": None if run is None else run.timeout, **more}
+    return _request(self, unit, pointer, identity, about, value, input, self.common, now)
+
+
+def _request(
+    self: Interpreting,
+    loaded: Loaded,
+    pointer: str,
+    identity: str,
+    about: Mapping[str, Any],
+    value: Value,
+    data: Any,
+    variables: Mapping[str, Any],
+    now: float,
+) -> dict[str, Any]:
     head = loaded.definition["document"]
     use: dict[str, Any] = loaded.definition.get("use") or {}
     request: dict[str, Any] = {
-        "pointer": run.task.pointer,
-        "name": run.task.name,
+        "pointer": pointer,
         "document": f"{head['namespace']}/{head['name']}:{head['version']}",
-        "key": f"{workflow.info().run_id}:{run.id}",
-        "timeout": run.timeout,
-        **more,
+        "key": f"{workflow.info().run_id}:{identity}",
+        **about,
     }
     authenticates = _authenticates(value)
     if not authenticates and not _is_secret(value):
-        arguments = self.evaluate(value, data, run.during(), run.task.pointer)
-        return {**request, "value": _with_uri(arguments, value, data, run.task.pointer)}
+        arguments = self.evaluate(value, data, variables, pointer)
+        return {**request, "value": _with_uri(arguments, value, data, pointer)}
     deferred: dict[str, Any] = {
         "value": _written(value),
         "pointer": _pointer(value),
@@ -57,13 +104,7 @@ def call_request(
         "data": data,
     }
     if isinstance(value, Expression | Template):
-        used = {name for one in _expressions(value) for name in glance(one.text).used}
-        if authenticates:
-            # The policies are the document's own, and see what the call sees.
-            used |= run.during().keys()
-        deferred["variables"] = {
-            name: known for name, known in run.during().items() if name in used and name not in _BULKY
-        }
+        deferred["variables"] = _seen(value, use if authenticates else {}, variables)
     return {
         **request,
         "value": None,
@@ -74,31 +115,49 @@ def call_request(
 
 
 def _with_uri(arguments: Any, value: Value, data: Any, pointer: str) -> Any:
-    """Return arguments whose endpoint is filled in, where it is a URI template of the document."""
+    """Return arguments whose endpoints are filled in, where they are URI templates of the document."""
     written = _written(value)
-    if not isinstance(arguments, dict) or not isinstance(written, dict):
-        return arguments
-    found = _with_endpoint(arguments, written, data, pointer)
-    described = written.get("document")
-    if isinstance(described, dict) and isinstance(arguments.get("document"), dict):
-        found = {**found, "document": _with_endpoint(arguments["document"], described, data, pointer)}
-    return found
-
-
-def _with_endpoint(
-    arguments: dict[str, Any], written: dict[str, Any], data: Any, pointer: str
-) -> dict[str, Any]:
-    endpoint: Any = written.get("endpoint")
-    if is_uri_template(endpoint):
-        return {**arguments, "endpoint": filled_uri(endpoint, data, pointer)}
-    if isinstance(endpoint, dict) and is_uri_template(endpoint.get("uri")):
-        uri = filled_uri(endpoint["uri"], data, pointer)
-        return {**arguments, "endpoint": {**arguments["endpoint"], "uri": uri}}
+    for place in _ENDPOINTS:
+        arguments = _filled_at(place, arguments, written, data, pointer)
     return arguments
 
 
+def _filled_at(place: tuple[str, ...], arguments: Any, written: Any, data: Any, pointer: str) -> Any:
+    """Return arguments with the URI template at a place filled in, if there is one."""
+    if not place:
+        if isinstance(written, dict):
+            return _filled_at(("uri",), arguments, written, data, pointer) if "uri" in written else arguments
+        return filled_uri(written, data, pointer) if is_uri_template(written) else arguments
+    name, *rest = place
+    if not (isinstance(written, dict) and isinstance(arguments, dict) and name in written):
+        return arguments
+    found = _filled_at(tuple(rest), arguments[name], written[name], data, pointer)
+    return arguments if found is arguments[name] else {**arguments, name: found}
+
+
 _BULKY: Final = frozenset({"workflow", "task"})
-"""What holds the definition is not repeated in each call that authenticates."""
+"""What holds the definition, which is not repeated in each call that authenticates."""
+
+
+def _seen(value: Value, use: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables that the expressions of arguments see, and those of the authentications that they may name.
+
+    Of what holds the definition, only what is named is sent.
+    """
+    written = (text for _, text in texts(use.get("authentications") or {}, ""))
+    found = [one.text for one in _expressions(value)] + [bare(text) for text in written if wrapped(text)]
+    seen: dict[str, Any] = {}
+    for text in found:
+        looked = glance(text)
+        for name in looked.used:
+            if name not in variables:
+                continue
+            known = variables[name]
+            fields = [field for variable, field in looked.paths if variable == name]
+            if name in _BULKY and len(fields) == text.count(f"${name}"):
+                known = {field: known.get(field) for field in fields} | seen.get(name, {})
+            seen[name] = known
+    return seen
 
 
 def _expressions(value: Value) -> tuple[Expression, ...]:

@@ -56,6 +56,28 @@ class Filters:
         if isinstance(strategy.until, Strategy):
             self.expect(strategy.until)
 
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The values of correlations, by their names."""
+        return {**{key: value for (_, key), value in self._expected.items()}, **self._first}
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What the filters have learned, as JSON, for the next run of the chain."""
+        return {
+            "expected": [[*place, value] for place, value in self._expected.items()],
+            "first": self._first,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what the filters had learned.
+
+        Args:
+            state: What ``state`` was.
+        """
+        self._expected = {(pointer, key): value for pointer, key, value in state["expected"]}
+        self._first = dict(state["first"])
+
     def interests(self, strategy: Strategy) -> Iterator[Interest]:
         """Yield what the router looks up for a strategy."""
         if not strategy.filters:

@@ -20,7 +20,9 @@ async def run_fork(self: Interpreting, task: ForkTask, run: Execution) -> tuple[
     """
     ended: list[asyncio.Task[Any]] = []
     # Each sees the context as it is now, before the first of them runs.
-    scopes = [replace(run.scope, context=run.scope.context.branch()) for _ in task.branches.tasks]
+    scopes = [
+        replace(run.scope, context=run.scope.context.branch(), forked=True) for _ in task.branches.tasks
+    ]
     branches = [
         asyncio.create_task(_branch(self, branch, run.input, scope), name=branch.name)
         for branch, scope in zip(task.branches.tasks, scopes, strict=True)

@@ -8,7 +8,8 @@ from typing import Any
 from outlast import workflow
 from outlast_serverless.interpreter.faults import Fault, fault, same_type
 from outlast_serverless.interpreter.scope import Execution, Interpreting
-from outlast_serverless.interpreter.timing import limited
+from outlast_serverless.interpreter.state import Continuing, TryFrame
+from outlast_serverless.interpreter.timing import Deadline, limited
 from outlast_serverless.plan.model import Catch, Directive, Retry, TryTask
 from outlast_serverless.plan.pointers import indexless
 
@@ -16,58 +17,82 @@ from outlast_serverless.plan.pointers import indexless
 async def run_try(self: Interpreting, task: TryTask, run: Execution) -> tuple[Any, Directive | None]:
     """Run the tasks of a try, again with its input while its policy says so, and do what its catch says then."""
     retry = task.catch.retry
-    async with AsyncExitStack() as stack:
-        if retry is not None and retry.duration is not None:
-            seconds = self.seconds(retry.duration, run.input, run.during(), task.pointer)
-            await stack.enter_async_context(
-                limited(
-                    seconds,
-                    run.label("retry"),
-                    lambda: fault("timeout", f"the retries took longer than {seconds:g} s", task.pointer),
+    new: TryFrame = {"of": "try", "attempt": 1}
+    frame = self.frames.take("try", new)
+    try:
+        async with AsyncExitStack() as stack:
+            if retry is not None and retry.duration is not None:
+                if "deadline" not in frame:
+                    seconds = self.seconds(retry.duration, run.input, run.during(), task.pointer)
+                    frame["deadline"] = [*Deadline.after(seconds)]
+                deadline = Deadline(*frame["deadline"])
+                await stack.enter_async_context(
+                    limited(
+                        deadline,
+                        run.label("retry"),
+                        lambda: fault(
+                            "timeout", f"the retries took longer than {deadline.seconds:g} s", task.pointer
+                        ),
+                    )
                 )
-            )
-        attempt = 1
-        while True:
-            try:
-                return await _attempt(self, task, run, attempt), None
-            except Fault as error:
-                if not _catches(self, task.catch, error, run):
-                    raise
-                caught = error
-            variables = {**run.during(), task.catch.name: caught.error}
-            if retry is None or not _retries(self, retry, variables, run, attempt):
-                return await _caught(self, task, run, caught)
-            delay = _delay(self, retry, variables, run, attempt)
-            if delay > 0:
-                await workflow.sleep(delay, summary=run.label("backoff"))
-            attempt += 1
+            return await _attempts(self, task, run, frame)
+    except Continuing as going:
+        going.add(frame)
+        raise
 
 
-async def _attempt(self: Interpreting, task: TryTask, run: Execution, attempt: int) -> Any:
-    scope = run.scope if attempt == 1 else run.scope.within(f"att={attempt}")
+async def _attempts(
+    self: Interpreting, task: TryTask, run: Execution, frame: TryFrame
+) -> tuple[Any, Directive | None]:
     retry = task.catch.retry
+    while "error" not in frame:
+        try:
+            return await _attempt(self, task, run, frame), None
+        except Fault as error:
+            frame.pop("attempt_deadline", None)
+            if not _catches(self, task.catch, error, run):
+                raise
+            caught = error.error
+        variables = {**run.during(), task.catch.name: caught}
+        if retry is None or not _retries(self, retry, variables, run, frame["attempt"]):
+            frame["error"] = caught
+            break
+        delay = _delay(self, retry, variables, run, frame["attempt"])
+        if delay > 0:
+            await workflow.sleep(delay, summary=run.label("backoff"))
+        frame["attempt"] += 1
+        self.retries(run)
+    return await _caught(self, task, run, frame["error"])
+
+
+async def _attempt(self: Interpreting, task: TryTask, run: Execution, frame: TryFrame) -> Any:
+    attempt, retry = frame["attempt"], task.catch.retry
+    scope = run.scope if attempt == 1 else run.scope.within(f"att={attempt}")
     if retry is None or retry.attempt_duration is None:
         return (await self.run_list(task.tasks, run.input, scope))[0]
-    seconds = self.seconds(retry.attempt_duration, run.input, run.during(), task.pointer)
+    if "attempt_deadline" not in frame:
+        seconds = self.seconds(retry.attempt_duration, run.input, run.during(), task.pointer)
+        frame["attempt_deadline"] = [*Deadline.after(seconds)]
+    deadline = Deadline(*frame["attempt_deadline"])
 
     def late() -> Fault:
-        return fault("timeout", f"an attempt took longer than {seconds:g} s", task.pointer)
+        return fault("timeout", f"an attempt took longer than {deadline.seconds:g} s", task.pointer)
 
-    async with limited(seconds, run.label("attempt"), late):
+    async with limited(deadline, run.label("attempt"), late):
         return (await self.run_list(task.tasks, run.input, scope))[0]
 
 
 async def _caught(
-    self: Interpreting, task: TryTask, run: Execution, caught: Fault
+    self: Interpreting, task: TryTask, run: Execution, error: dict[str, Any]
 ) -> tuple[Any, Directive | None]:
     catch = task.catch
     output = run.input
     if catch.tasks is not None:
-        scope = run.scope.within("catch", **{catch.name: caught.error})
+        scope = run.scope.within("catch", **{catch.name: error})
         output, _ = await self.run_list(catch.tasks, run.input, scope)
     elif catch.then is None and catch.retry is not None:
         # It was tried again, in vain, and nothing says what to do then.
-        raise caught
+        raise Fault(error)
     return output, catch.then
 
 

@@ -1,0 +1,1 @@
+"""AsyncAPI: messages are published to channels, and consumed from them."""

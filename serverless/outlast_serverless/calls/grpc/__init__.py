@@ -1,0 +1,1 @@
+"""``call: grpc``: services that a proto describes."""

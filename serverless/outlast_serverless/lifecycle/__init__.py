@@ -1,0 +1,1 @@
+"""Lifecycle events: what becomes of runs and tasks, told to the bus or to other systems."""

@@ -1,0 +1,1 @@
+"""``call: mcp``: one request to a server of the Model Context Protocol."""

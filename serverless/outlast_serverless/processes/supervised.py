@@ -1,0 +1,64 @@
+"""A process under its supervisor: whoever stops waiting for it ends it, with all that it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from outlast_serverless.processes import supervisor
+
+
+async def ended(described: dict[str, Any]) -> dict[str, Any]:
+    """Run a process to its end, and return how it ended and what it wrote.
+
+    Args:
+        described: What the supervisor is told.
+    """
+    process = await _supervised(described)
+    rest = asyncio.ensure_future(_rest(process))
+    try:
+        answer = await asyncio.shield(rest)
+    except asyncio.CancelledError:
+        assert process.stdin is not None
+        process.stdin.close()
+        # The supervisor kills what does not end by itself, and ends then.
+        await asyncio.shield(rest)
+        raise
+    found: dict[str, Any] = orjson.loads(answer or b'{"error": "its supervisor was killed"}')
+    return found
+
+
+async def _supervised(described: dict[str, Any]) -> asyncio.subprocess.Process:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-S",
+        str(Path(supervisor.__file__)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ},
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    data = orjson.dumps(described)
+    process.stdin.write(len(data).to_bytes(4, "big") + data)
+    with contextlib.suppress(ConnectionError):
+        await process.stdin.drain()
+    return process
+
+
+async def _rest(process: asyncio.subprocess.Process) -> bytes:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    answer = await process.stdout.read()
+    await process.wait()
+    process.stdin.close()
+    return answer

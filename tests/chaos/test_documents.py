@@ -1,0 +1,153 @@
+"""Documents under kills: each event comes once and in order, and a watchdog alone decides both levels of timeouts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+import pytest
+from tests.chaos.control import watch
+from tests.chaos.documents import GATHER, LATE, document, process, route_and_work
+
+from outlast import Client
+from outlast.errors import FaultedError, FaultedTimeoutError
+from outlast.testing import check_database
+from outlast_serverless import DocumentRun, Runtime
+
+PATIENCE_S = 120
+SEED = 20_261
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def living(target: Any, url: str, count: int) -> AsyncGenerator[list[ForkServerProcess]]:
+    """Some processes; none is left behind."""
+    alive = [process(target, url) for _ in range(count)]
+    try:
+        yield alive
+    finally:
+        for one in alive:
+            one.kill()
+            await asyncio.to_thread(one.join, PATIENCE_S)
+
+
+async def listening(runs: list[DocumentRun]) -> None:
+    """Wait until all runs listen."""
+    for run in runs:
+        while not any(one.kind == "listen" for one in (await run.describe()).open):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def storm(url: str, *, rooms: int, events: int, kills: int) -> None:
+    """Publish events for some rooms while those who bring them are killed, one after the other."""
+    chance = random.Random(SEED)
+    async with Client.connect(url) as client:
+        runtime = Runtime(client)
+        gather = document(GATHER, "gather")
+        runs = [
+            await runtime.start(gather, {"room": room, "count": events}, id=f"room-{room}")
+            for room in range(rooms)
+        ]
+        async with living(route_and_work, url, 2) as alive:
+            async with asyncio.timeout(PATIENCE_S):
+                await listening(runs)
+            killed = 0
+            batch = max(1, events // (kills + 1))
+            for begin in range(0, events, batch):
+                for number in range(begin, min(begin + batch, events)):
+                    await runtime.publish_all(
+                        [
+                            {
+                                "id": f"{room}-{number}",
+                                "source": "/rooms",
+                                "type": "measured",
+                                "data": {"room": room, "number": number},
+                            }
+                            for room in range(rooms)
+                        ]
+                    )
+                if killed < kills:
+                    # Whichever it is: what it was bringing is brought by another.
+                    victim = chance.randrange(len(alive))
+                    alive[victim].kill()
+                    await asyncio.to_thread(alive[victim].join, PATIENCE_S)
+                    alive[victim] = process(route_and_work, url)
+                    killed += 1
+            async with asyncio.timeout(PATIENCE_S * 10):
+                results = await asyncio.gather(*(run.result() for run in runs))
+        assert killed == kills
+        assert results == [list(range(events))] * rooms
+        assert await client.runtime.read(check_database) == []
+
+
+async def test_each_event_reaches_its_run_once_and_in_order_whoever_is_killed(shared_url: str) -> None:
+    await storm(shared_url, rooms=4, events=60, kills=3)
+
+
+@pytest.mark.nightly
+async def test_a_hundred_thousand_events_through_twenty_kills(shared_url: str) -> None:
+    await storm(shared_url, rooms=200, events=500, kills=20)
+
+
+async def verdict(run: DocumentRun) -> Any:
+    """Return what became of a run: its output, or the place of its error."""
+    try:
+        return await run.result()
+    except FaultedTimeoutError as error:
+        return error.error["instance"]
+    except FaultedError as error:
+        return error.error
+
+
+async def decided(run: DocumentRun) -> list[str]:
+    """Return the events of a run that only a watchdog writes."""
+    return [
+        one.type
+        async for one in run.handle.history()
+        if one.type in ("TimerFired", "WorkflowTimedOut", "ActivityTimedOut")
+    ]
+
+
+@pytest.mark.parametrize("watched", [True, False])
+async def test_deadlines_pass_with_no_worker_alive(shared_url: str, watched: bool) -> None:
+    """With a watchdog they are decided meanwhile; with nobody at all, the verdicts afterwards are the same."""
+    async with Client.connect(shared_url) as client:
+        runtime = Runtime(client)
+        late = document(LATE, "late")
+        async with living(route_and_work, shared_url, 1), asyncio.timeout(PATIENCE_S):
+            # A process takes seconds to begin.
+            await (await runtime.start(document("do: [{a: {set: {x: 1}}}]", "warm"))).result()
+            task = await runtime.start(late, {"workflow": "PT1H", "task": "PT4S"}, id="task")
+            whole = await runtime.start(late, {"workflow": "PT5S", "task": "PT1H"}, id="whole")
+            both = await runtime.start(late, {"workflow": "PT5S", "task": "PT4S"}, id="both")
+            runs = [task, whole, both]
+            for run in runs:
+                while len((await run.describe()).open) < 2 and not await decided(run):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        if watched:
+            async with living(watch, shared_url, 1), asyncio.timeout(PATIENCE_S):
+                while [await decided(run) for run in runs] != [  # noqa: ASYNC110
+                    ["TimerFired"],
+                    ["WorkflowTimedOut"],
+                    ["TimerFired", "WorkflowTimedOut"],
+                ]:
+                    await asyncio.sleep(0.05)
+                # The workflow's is carried out; the task's waits for its code, and describe says for what.
+                assert (await whole.describe()).phase == "faulted"
+                assert (await task.describe()).phase != "faulted"
+        else:
+            # Both deadlines pass while nobody is there.
+            await asyncio.sleep(6)
+        async with living(route_and_work, shared_url, 1), asyncio.timeout(PATIENCE_S):
+            assert await verdict(task) == {"caught": "/do/0/attempt/try/0/pause"}
+            assert await verdict(whole) == "/"
+            assert await verdict(both) == "/"
+        assert await client.runtime.read(check_database) == []
