@@ -14,22 +14,22 @@ from outlast_serverless import Document, OpenTask, Runtime
 
 RETRY = "catch: {retry: {delay: PT1M, limit: {duration: PT1H, attempt: {count: 3, duration: PT5M}}}}"
 WAITING: dict[str, tuple[str, list[str]]] = {
-    "wait": ("- t: {wait: PT1H}", ["/do/0/t wait - 3600"]),
+    "wait": ("- t: {wait: PT1H}", ["/do/0/t wait 0 3600"]),
     "timeout": (
         "- t: {do: [{w: {wait: PT1H}}], timeout: {after: PT1M}}",
-        ["/do/0/t timeout - 60", "/do/0/t/do/0/w wait - 3600"],
+        ["/do/0/t timeout 0 60", "/do/0/t/do/0/w wait 0 3600"],
     ),
     "listen": (
         "- t: {listen: {to: {one: {with: {type: x}}}}, timeout: {after: PT1M}}",
-        ["/do/0/t listen 0 -", "/do/0/t timeout - 60"],
+        ["/do/0/t listen 0 -", "/do/0/t timeout 0 60"],
     ),
     "backoff": (
         "- t: {try: [{r: {raise: {error: {type: 'https://e/e', status: 500}}}}], " + RETRY + "}",
-        ["/do/0/t backoff - 60", "/do/0/t retry - 3600"],
+        ["/do/0/t backoff 0 60", "/do/0/t retry 0 3600"],
     ),
     "attempt": (
         "- t: {try: [{w: {wait: PT2H}}], " + RETRY + "}",
-        ["/do/0/t attempt - 300", "/do/0/t retry - 3600", "/do/0/t/try/0/w wait - 7200"],
+        ["/do/0/t attempt 0 300", "/do/0/t retry 0 3600", "/do/0/t/try/0/w wait 0 7200"],
     ),
     "call": (
         "- t: {call: http, with: {method: get, endpoint: 'http://x.y'}, timeout: {after: PT5M}}",
@@ -42,11 +42,11 @@ WAITING: dict[str, tuple[str, list[str]]] = {
     "run": ("- t: {run: {shell: {command: ls}}, timeout: {after: PT5M}}", ["/do/0/t run 0 300"]),
     "subflow": (
         "- t: {run: {workflow: {namespace: n, name: sub, version: '0.1.0'}}, timeout: {after: PT2M}}",
-        ["/do/0/t run 0 600", "/do/0/t timeout - 120"],
+        ["/do/0/t run 0 600", "/do/0/t timeout 0 120"],
     ),
     "function": (
         "use: {functions: {f: {wait: PT1H}}}\ndo: [{t: {call: f, timeout: {after: PT2M}}}]",
-        ["/do/0/t timeout - 120", "/use/functions/f#call=/do/0/t wait - 3600"],
+        ["/do/0/t timeout 0 120", "/use/functions/f#call=/do/0/t wait 0 3600"],
     ),
     "suspended": (
         "- w: {wait: PT1S}\n- t: {for: {in: '[1]'}, do: [{s: {set: {v: 1}}}]}",
@@ -54,7 +54,7 @@ WAITING: dict[str, tuple[str, list[str]]] = {
     ),
     "suspended_branches": (
         "- f: {fork: {branches: [{a: {do: [{w: {wait: PT1S}}, {s: {set: {v: 1}}}]}}, {b: {wait: PT1H}}]}}",
-        ["/do/0/f/fork/branches/0/a/do/1/s suspended 1 -", "/do/0/f/fork/branches/1/b wait - 3600"],
+        ["/do/0/f/fork/branches/0/a/do/1/s suspended 1 -", "/do/0/f/fork/branches/1/b wait 0 3600"],
     ),
 }
 
