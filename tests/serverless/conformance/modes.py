@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 from tests.serverless.conformance.loop import KitLoop
-from tests.serverless.conformance.stage import CACHED, Fate, Moment, Stage
+from tests.serverless.conformance.stage import CACHED, Fate, Kept, Moment, Stage, calm
 from tests.serverless.conformance.story import Outcome, Story
 
 from outlast import StructuralLimits
@@ -84,18 +84,20 @@ class Modes:
         self._server = server
         self._most = most
         self._long = long
+        self._evaluator = Kept()
         self._stages: dict[str, Stage] = {}
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something in virtual time."""
-        return self._runner.run(work)
+        with calm(self._evaluator, long=self._long):
+            return self._runner.run(work)
 
     def _stage(self, name: str) -> Stage:
         """Return the stage of those who live, or of those who die: each has a database of its own."""
         if name not in self._stages:
             loop = self._runner.get_loop()
             assert isinstance(loop, KitLoop)
-            self._stages[name] = stage = Stage(self._new_url(), loop, self._server, long=self._long)
+            self._stages[name] = stage = Stage(self._new_url(), loop, self._server)
             self.run(stage.__aenter__())
         return self._stages[name]
 
@@ -130,6 +132,7 @@ class Modes:
         for name, stage in self._stages.items():
             with patch.object(pace, "TASKS_A_RUN", 1 if name == "continuing" else pace.TASKS_A_RUN):
                 found += self.run(_judged(stage))
+        self._evaluator.end()
         return found
 
 

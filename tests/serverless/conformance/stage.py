@@ -11,8 +11,8 @@ import asyncio
 import random
 import sqlite3
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, closing
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from contextvars import Context
 from typing import Any, Final, Literal, Self
 from unittest.mock import patch
@@ -68,6 +68,30 @@ class Kept(Evaluator):
     def end(self) -> None:
         """End at last."""
         super().close()
+
+
+@contextmanager
+def calm(evaluator: Evaluator, *, long: bool) -> Iterator[None]:
+    """Give the engine the patience that the kit needs, only while the kit's loop runs: other tests are in the process.
+
+    Args:
+        evaluator: Evaluates jq for every process.
+        long: Whether stories take days, so that nobody looks for anything that he was not told of.
+    """
+    patches: list[Any] = [
+        patch.object(runtimes, "Evaluator", lambda: evaluator),
+        # Each death is one too many for what runs meanwhile, and here nothing else happens.
+        patch.object(attempts, "MOST_RESCUES", MANY),
+        patch.object(judged, "MOST_RESCUES", MANY),
+        patch.object(router, "_IDLE_S", ALWAYS_S if long else 3600.0),
+        patch.object(router, "_BUSY_S", ALWAYS_S if long else 5.0),
+    ]
+    if long:
+        patches.append(patch.object(notifier, "POLL_INTERVAL_S", ALWAYS_S))
+    with ExitStack() as stack:
+        for one in patches:
+            stack.enter_context(one)
+        yield
 
 
 class _Patience(Interceptor):
@@ -216,7 +240,6 @@ class Stage:
         url: The database.
         loop: The loop.
         server: The URL of the server that plays all hosts.
-        long: Whether stories take days, so that nobody looks for anything that he was not told of.
         limits: The structural limits.
     """
 
@@ -226,7 +249,6 @@ class Stage:
         loop: KitLoop,
         server: str = "http://127.0.0.1:9",
         *,
-        long: bool = False,
         limits: StructuralLimits | None = None,
     ) -> None:
         self.url = url
@@ -234,7 +256,6 @@ class Stage:
         self._server = server
         self._limits = limits or StructuralLimits(owner_losses=MANY)
         self._stack = AsyncExitStack()
-        self._long = long
         self._seeds = random.Random(0)
         self.commits = 0
         self.lost = 0
@@ -248,20 +269,6 @@ class Stage:
 
     async def __aenter__(self) -> Self:
         self.clock = VirtualClock()
-        evaluator = Kept()
-        self._stack.callback(evaluator.end)
-        patches: list[Any] = [
-            patch.object(runtimes, "Evaluator", lambda: evaluator),
-            # Each death is one too many for what runs meanwhile, and here nothing else happens.
-            patch.object(attempts, "MOST_RESCUES", MANY),
-            patch.object(judged, "MOST_RESCUES", MANY),
-            patch.object(router, "_IDLE_S", ALWAYS_S if self._long else 3600.0),
-            patch.object(router, "_BUSY_S", ALWAYS_S if self._long else 5.0),
-        ]
-        if self._long:
-            patches.append(patch.object(notifier, "POLL_INTERVAL_S", ALWAYS_S))
-        for one in patches:
-            self._stack.enter_context(one)
         self.client = await self.connect()
         self.runtime = await self._stack.enter_async_context(self.new_runtime(self.client))
         return self

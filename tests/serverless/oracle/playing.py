@@ -51,16 +51,16 @@ class Players:
     def play(self, seed: int) -> list[str]:
         """Play a seed; return what is wrong."""
         drawn = draw(seed)
+        if self._modes is None:
+            self._modes = Modes(self._runner, self._url, "http://127.0.0.1:9", long=True)
         try:
-            expected = self._runner.run(
+            expected = self._modes.run(
                 foretold(drawn.definition, drawn.input, drawn.registered, drawn.events)
             )
         except Uncertain:
             self.counts["uncertain"] += 1
             return []
         self.counts[expected[0]] += 1
-        if self._modes is None:
-            self._modes = Modes(self._runner, self._url, "http://127.0.0.1:9", long=True)
         try:
             outcomes = self._modes.play(_story(drawn))
         except Exception as error:
