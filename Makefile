@@ -67,7 +67,7 @@ containers: ## Install the engine that the tests of containers use, where there 
 
 # Each night has seeds of its own; what a seed finds is found again by its number.
 nightly: $(STAMP) browser containers ## Run the long tests and the long simulation: hours
-	$(BIN)/pytest -m nightly -o faulthandler_timeout=7200 -n 3 --dist worksteal --hypothesis-profile exploring
+	$(BIN)/pytest -m nightly --timeout 7200 -n 3 --dist worksteal --hypothesis-profile exploring
 	$(BIN)/python -m tests.simulation --seeds 100000 --processes $$(getconf _NPROCESSORS_ONLN) \
 		--first $$(( $$(date +%s) / 86400 % 1000 * 100000 ))
 
