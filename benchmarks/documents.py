@@ -1,8 +1,9 @@
 """What documents cost.
 
 Measure what documents of the Serverless Workflow DSL cost: a call beside the same workflow in Python, tasks,
-expressions, replay, checking, and the routing of events. Every result is checked. What is compared takes turns, and the
-median of the ratios of neighbouring turns counts. Processor time is that of this process.
+expressions, replay, checking, the routing of events, and how late a watchdog decides deadlines. Every result is
+checked. What is compared takes turns, and the median of the ratios of neighbouring turns counts. Processor time is that
+of this process.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 from rich.console import Console
 
+from benchmarks.documents_deadlines import deadlines
 from benchmarks.documents_events import routing
 from benchmarks.figures import Figure, save, show
 from benchmarks.measuring import Timing, WrongResultError, expect, percentile, timed
@@ -79,9 +81,10 @@ class Sizes:
     files: int = 100
     waiting: tuple[int, int] = (100, 10_000)
     events: int = 1_000
+    deadlines: int = 10_000
 
 
-QUICK = Sizes(20, 3, 200, 3, 5_000, 200, 3, 10, (20, 200), 100)
+QUICK = Sizes(20, 3, 200, 3, 5_000, 200, 3, 10, (20, 200), 100, 300)
 
 
 # --- one call ---------------------------------------------------------------------------------------------------------
@@ -297,6 +300,7 @@ PARTS: dict[str, Callable[[Sizes], list[Figure]]] = {
     "expressions": expressions,
     "validate": checking,
     "events": events,
+    "deadlines": lambda sizes: deadlines(sizes.deadlines),
 }
 
 
@@ -306,9 +310,12 @@ def main(argv: list[str] | None = None, sizes: Sizes | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="these parts")
     parser.add_argument("--untuned", action="store_true", help="leave Python's garbage collector as it is")
+    parser.add_argument("--deadlines", type=int, help="how many deadlines pass")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     options = parser.parse_args(argv)
     sizes = sizes or (QUICK if options.quick else Sizes())
+    if options.deadlines:
+        sizes = replace(sizes, deadlines=options.deadlines)
     console = Console(width=None if sys.stdout.isatty() else 160)
     facts = {"machine": machine(), "process": untuned() if options.untuned else tune()}
     figures: list[Figure] = []

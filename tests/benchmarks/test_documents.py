@@ -11,7 +11,17 @@ from benchmarks.figures import Figure
 from benchmarks.measuring import WrongResultError
 
 TINY = documents.Sizes(
-    calls=3, turns=1, tasks=20, runs=1, paths=10, programs=3, replays=1, files=2, waiting=(10, 20), events=100
+    calls=3,
+    turns=1,
+    tasks=20,
+    runs=1,
+    paths=10,
+    programs=3,
+    replays=1,
+    files=2,
+    waiting=(10, 20),
+    events=100,
+    deadlines=30,
 )
 
 
@@ -20,7 +30,7 @@ def test_every_part_is_measured(tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     figures = json.loads(file.read_text())["figures"]
     assert [one["load"] for one in figures] == [
-        "call", "task", "replay", "path", "program", "validate", "events", "events",
+        "call", "task", "replay", "path", "program", "validate", "events", "events", "deadlines", "deadlines",
     ]  # fmt: skip
     assert all(one["target"] for one in figures)
 
