@@ -7,7 +7,7 @@ import json
 
 import pytest
 from tests.serverless.asyncapi.servers import Servers
-from tests.serverless.calls.test_examples import EXAMPLES, OUTCOMES
+from tests.serverless.calls.test_examples import EXAMPLES, OUTCOMES, TRACES, traced
 
 from outlast import Client, Worker
 from outlast.errors import WorkflowCancelledError
@@ -35,6 +35,7 @@ async def test_it_gives_its_outcome(servers: Servers, sqlite_url: str, name: str
             assert await run.result() is None
             assert [json.loads(one) for one in channel.log] == [wanted["publishes"]]
             assert channel.headers[0]["authorization"] == f"Bearer {wanted['in']['token']}"
+            assert await traced(client, run.id) == TRACES[name]
             return
         messages = [{"n": number} for number in range(wanted["messages"])]
         for message in messages:
@@ -44,6 +45,7 @@ async def test_it_gives_its_outcome(servers: Servers, sqlite_url: str, name: str
             await servers.sockets.say("/notifications", *messages)
             found = await run.result()
             assert [one["payload"] for one in found] == messages[: wanted["consumes"]]
+            assert await traced(client, run.id) == TRACES[name]
             return
         while await consumed(run) < wanted["consumes"]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -51,6 +53,7 @@ async def test_it_gives_its_outcome(servers: Servers, sqlite_url: str, name: str
         await run.cancel()
         with pytest.raises(WorkflowCancelledError):
             await run.result()
+        assert await traced(client, run.id) == TRACES[name]
 
 
 async def consumed(run: DocumentRun) -> int:
