@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-lowest bench bench-floor bench-peers bench-loads bench-watchdog bench-documents browser containers nightly fmt wheel-check clean
+.PHONY: help demo check test test-lowest bench bench-floor bench-peers bench-loads bench-watchdog bench-documents bench-scale browser containers nightly fmt wheel-check clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -37,7 +37,7 @@ test-lowest: browser containers ## Run the tests with the lowest version of each
 	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[dev]'
 	$(VENV)-lowest/bin/pytest -n 3 --dist worksteal
 
-bench: bench-floor bench-peers bench-loads bench-watchdog bench-documents ## Measure everything: about an hour; the next five are its parts
+bench: bench-floor bench-peers bench-loads bench-watchdog bench-documents bench-scale ## Measure everything: about two hours; the next six are its parts
 
 bench-floor: $(STAMP) ## Measure throughput against the bare database
 	$(BIN)/python benchmarks/throughput.py
@@ -53,6 +53,9 @@ bench-watchdog: $(STAMP) ## Measure idle passes, enforcement and lateness
 
 bench-documents: $(STAMP) ## Measure documents: calls, tasks, expressions, replay, checking, events
 	$(BIN)/python -m benchmarks.documents
+
+bench-scale: $(STAMP) ## Measure a million open runs, 100,000 timers of one instant, and ten million old events
+	$(BIN)/python -m benchmarks.scale
 
 browser: ## Install the browser that the dashboard's tests use, where there is none
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -137,6 +138,33 @@ def fill_waiting(
         insert(connection, kinds)
         if copies:
             _copy_runs(connection, copies)
+        _settle(connection)
+
+
+def copy_closed(url: str, times: int) -> None:
+    """Add copies of all workflows, which have ended, with their histories: a year older, and first in every order."""
+    run_id = "'00' || substr(CAST(1000000 + number AS text), 2) || substr(run_id, 9)"
+    workflow_id = "'copy-' || CAST(number AS text) || '-' || workflow_id"
+    changed = {
+        "run_id": run_id,
+        "first_run_id": run_id,
+        "current_run_id": run_id.replace("run_id", "current_run_id"),
+        "workflow_id": workflow_id,
+        "created_at": f"created_at - {A_YEAR_US}",
+        "closed_at": f"closed_at - {A_YEAR_US}",
+    }
+    copied = (tables.workflow_instances, tables.workflow_runs, tables.history_events)
+    with opened(url) as connection:
+        for table, first in itertools.product(copied, range(1, times + 1, COPIES_AT_ONCE)):
+            names = columns_of(table)
+            key = "run_id" if "run_id" in names else "current_run_id"
+            last = min(first + COPIES_AT_ONCE - 1, times)
+            connection.exec_driver_sql(
+                f"INSERT INTO {table.name} ({', '.join(names)}) WITH RECURSIVE numbers (number) AS "
+                f"(SELECT {first} UNION ALL SELECT number + 1 FROM numbers WHERE number < {last}) "
+                f"SELECT {', '.join(changed.get(name, name) for name in names)} FROM numbers "
+                f"CROSS JOIN {table.name} WHERE substr({key}, 1, 2) <> '00'"
+            )
         _settle(connection)
 
 

@@ -25,7 +25,7 @@ from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import Batch
 from outlast_store.schema import tables
 from outlast_store.transitions import deletion
-from outlast_store.transitions.deletion import DeleteChainStep
+from outlast_store.transitions.deletion import Chain, DeleteChainStep, DeleteLoneRuns
 from outlast_workflow.options.options import RetryPolicy
 
 DAY = 86_400
@@ -181,7 +181,7 @@ async def test_others_go_on_while_a_workflow_is_deleted(
         deleted.append(changed)
         return changed
 
-    monkeypatch.setattr(DeleteChainStep.__init__, "__defaults__", (most,))
+    monkeypatch.setattr(DeleteLoneRuns.__init__, "__defaults__", (most,))
     monkeypatch.setattr(Batch, "execute", count_and_execute)
     async with made() as env:
         await (await env.client.start(Busy.run, 0, id="old")).result()
@@ -194,6 +194,46 @@ async def test_others_go_on_while_a_workflow_is_deleted(
         assert await one == RetentionReport(chains=1, runs=1)
         assert max(deleted) == most
         assert {run.workflow_id async for run in env.client.list()} == {"new"}
+
+
+async def test_runs_that_are_alone_go_many_at_a_time(made: MakeEnvironment, monkeypatch: Any) -> None:
+    steps: list[int] = []
+    apply = DeleteLoneRuns.apply
+
+    def counted(self: DeleteLoneRuns, batch: Batch) -> int | None:
+        steps.append(len(self.runs))
+        return apply(self, batch)
+
+    monkeypatch.setattr(DeleteLoneRuns, "apply", counted)
+    async with made() as env:
+        for number in range(60):
+            await env.client.execute(quick, id=f"w-{number % 55}")
+        assert await env.client.execute(Busy.run, 1, id="chain") is not None
+        await env.sleep(100)
+        report = await Retention(env.client, RetentionPolicy(days=timedelta(seconds=80))).run_pass()
+        assert report == RetentionReport(chains=61, runs=62)
+        assert steps == [25, 25, 10]
+        assert await rows_left(env) == {}
+
+
+async def test_of_runs_that_go_together_those_that_are_still_needed_stay(made: MakeEnvironment) -> None:
+    """One is open, one continued by a reset, one gone already, and an id still has a chain of its own."""
+    async with made() as env:
+        for name in ("twice", "twice", "alone", "gone", "reset"):
+            await env.client.execute(quick, id=name)
+        await env.client.start(long, id="open")
+        await env.settle()
+        found = [Chain(run.run_id, run.workflow_id, 0, True) async for run in env.client.list(order="oldest")]
+        await env.client.reset("reset", reason="again")
+        await env.client.delete("gone")
+        older, newer = found[:2]
+        assert await env.client.runtime.journal.apply(DeleteLoneRuns([newer, *found[2:]])) == 2
+        left = {run.workflow_id async for run in env.client.list()}
+        assert left == {"twice", "reset", "open"}
+        assert (await env.client.describe("twice")).run.run_id == older.last_run_id
+        assert await env.client.runtime.journal.apply(DeleteLoneRuns([older])) == 0
+        with pytest.raises(WorkflowNotFoundError):
+            await env.client.describe("twice")
 
 
 async def test_deleting_a_workflow_waits_for_nobody_elses_rows(postgresql_url: str) -> None:
@@ -272,7 +312,7 @@ async def test_a_chain_that_another_is_deleting_keeps_its_whole_export(
         first, *_ = await env.client.runtime.read(deletion.chain_backwards, last[0])
 
         class Dies(Retention):
-            async def _delete(self, chain: Any, report: RetentionReport) -> None:
+            async def _delete_chain(self, chain: Any, report: RetentionReport) -> None:
                 await self._export(tmp_path, chain)
                 assert await env.client.runtime.journal.apply(DeleteChainStep(first, chain.last_run_id, "w"))
 
@@ -318,9 +358,9 @@ async def test_a_chain_that_a_reset_takes_up_is_exported_as_it_was_and_stays(
         policy = RetentionPolicy(days=timedelta(seconds=90), export_to=tmp_path)
 
         class TooLate(Retention):
-            async def _delete(self, chain: Any, report: RetentionReport) -> None:
+            async def _delete_lone(self, chains: Any, report: RetentionReport) -> None:
                 await handle.reset("first-workflow-task")
-                await super()._delete(chain, report)
+                await super()._delete_lone(chains, report)
 
         report = await TooLate(env.client, policy).run_pass()
         assert report == RetentionReport(exported=1, kept=1)

@@ -382,6 +382,7 @@ ENFORCING = frozenset(
     {
         "ApplyClosePolicy",
         "DeleteChainStep",
+        "DeleteLoneRuns",
         "EnforceActivityDeadline",
         "FailFromOutside",
         "FireAlerts",
@@ -401,6 +402,7 @@ MAY_COME_TWICE = frozenset(
         "CompleteFromOutside",
         "DeferAttempt",
         "DeleteChainStep",
+        "DeleteLoneRuns",
         "EndAttempt",
         "EnforceActivityDeadline",
         "EnforceRunDeadline",

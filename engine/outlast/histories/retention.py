@@ -22,7 +22,7 @@ from outlast.histories.exporter import export_run
 from outlast.histories.retention_policy import RetentionPolicy
 from outlast.runtime.runtime import Runtime
 from outlast_store.transitions import deletion
-from outlast_store.transitions.deletion import Chain
+from outlast_store.transitions.deletion import Chain, DeleteLoneRuns
 from outlast_watchdog.periodic import Periodic, periodic
 from outlast_workflow.errors import OutlastError, WorkflowNotFoundError
 from outlast_workflow.errors.refusals import DeleteRefusedError
@@ -31,6 +31,8 @@ from outlast_workflow.primitives.times import to_datetime
 logger = logging.getLogger("outlast.retention")
 
 CHAINS_PER_READ: Final = 100
+LONE_AT_ONCE: Final = 25
+"""How many chains of a single run share the steps of their deletion."""
 
 
 @dataclass(slots=True)
@@ -131,25 +133,42 @@ class Retention:
             found = await runtime.read_aside(
                 deletion.expired, after, before, closed_before, most, completed_type=self._completed_type
             )
-            for chain in found:
-                await self._delete(chain, report)
-                after = chain.last_run_id
+            await self._delete(found, report)
+            if found:
+                after = found[-1].last_run_id
             if len(found) < most:
                 break
         return report
 
-    async def _delete(self, chain: Chain, report: RetentionReport) -> None:
-        if self._policy.export_to is not None:
-            try:
-                report.exported += await self._export(self._policy.export_to, chain)
-            except WorkflowNotFoundError:
-                # Another process has deleted it.
-                return
+    async def _delete(self, chains: Sequence[Chain], report: RetentionReport) -> None:
+        lone: list[Chain] = []
+        for chain in chains:
+            if self._policy.export_to is not None:
+                try:
+                    report.exported += await self._export(self._policy.export_to, chain)
+                except WorkflowNotFoundError:
+                    # Another process has deleted it.
+                    continue
+            if chain.is_alone:
+                lone.append(chain)
+            else:
+                await self._delete_chain(chain, report)
+        for start in range(0, len(lone), LONE_AT_ONCE):
+            await self._delete_lone(lone[start : start + LONE_AT_ONCE], report)
+
+    async def _delete_chain(self, chain: Chain, report: RetentionReport) -> None:
         try:
             report.runs += await delete_chain(self._runtime, chain.last_run_id, chain.workflow_id)
             report.chains += 1
         except DeleteRefusedError:
             report.kept += 1
+
+    async def _delete_lone(self, chains: Sequence[Chain], report: RetentionReport) -> None:
+        while (kept := await self._runtime.journal.apply(DeleteLoneRuns(chains))) is None:
+            pass
+        report.runs += len(chains) - kept
+        report.chains += len(chains) - kept
+        report.kept += kept
 
     async def _export(self, folder: Path, chain: Chain) -> bool:
         """Make sure that a chain is in its file on disk, and return whether this call wrote it."""

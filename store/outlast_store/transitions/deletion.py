@@ -1,4 +1,5 @@
 """Deleting closed chains, whole but in small steps. Each step is a change of its own, so none blocks others for long.
+Chains of a single run, as most are, share their steps.
 
 A chain is deleted from its first run to its last. Of each run, the tables with many rows come first, some hundreds of
 rows a step, then the run itself. The last run comes last. With it go the chain's requests and streams and, where the
@@ -10,10 +11,11 @@ close policy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from outlast_store.database.sql_text import fetch, marks
 from outlast_store.journal.batch import BaseChange, Batch
@@ -35,17 +37,23 @@ _MANY: Final = (
     tables.search_attributes,
     tables.alerts,
 )
-_REQUESTS: Final = (
-    "DELETE FROM workflow_requests WHERE first_run_id = ? AND (kind, request_id) IN "
-    "(SELECT kind, request_id FROM workflow_requests WHERE first_run_id = ? LIMIT ?)"
-)
-
-_ITEMS: Final = (
-    "DELETE FROM stream_items WHERE first_run_id = ? AND (name, item_offset) IN "
-    "(SELECT name, item_offset FROM stream_items WHERE first_run_id = ? LIMIT ?)"
-)
-
 _FORGET_DELIVERY: Final = "UPDATE alerts SET deliveries = replace(deliveries, ?, 'null') WHERE alert_id IN"
+
+
+class Chain(NamedTuple):
+    """A closed chain.
+
+    Attributes:
+        last_run_id: Its last run.
+        workflow_id: Its workflow.
+        closed_at: When it was closed.
+        is_alone: Whether it has no other run.
+    """
+
+    last_run_id: str
+    workflow_id: str
+    closed_at: int
+    is_alone: bool
 
 
 class DeleteChainStep(BaseChange):
@@ -86,69 +94,110 @@ class DeleteChainStep(BaseChange):
                 f"children of workflow {self.workflow_id!r} await their close policy: "
                 "delete it again when a watchdog has seen to them"
             )
-        if run.workflow_type == DELIVERY and run.run_id == last.run_id:
-            self._forget_delivery(batch, run)
-        for table in _MANY:
-            keys = ", ".join(str(column.name) for column in table.primary_key)
-            text = (
-                f"DELETE FROM {table.name} WHERE run_id = ? AND ({keys}) IN "
-                f"(SELECT {keys} FROM {table.name} WHERE run_id = ? LIMIT ?)"
-            )
-            if batch.execute(text, (run.run_id, run.run_id, self.most)) == self.most:
-                return False
-        if run.run_id == last.run_id:
-            first = run.first_run_id
-            if batch.execute(_REQUESTS, (first, first, self.most)) == self.most:
-                return False
-            if not self._delete_streams(batch, first):
-                return False
-            self._leave(batch, run.run_id)
-        batch.execute("DELETE FROM workflow_runs WHERE run_id = ?", (run.run_id,))
-        return True
+        return _deleted(batch, [run], self.most, ended=run.run_id == last.run_id)
 
-    def _forget_delivery(self, batch: Batch, run: RunRow) -> None:
-        """Let the alerts that it delivered name it no more; they are in its input, which goes with the first step."""
-        found = batch.scan("SELECT payload FROM history_events WHERE run_id = ? AND seq = 1", (run.run_id,))
-        for (payload,) in found:
-            alert_ids = orjson.loads(payload)["input"][1]
-            if alert_ids:
-                forget = f"{_FORGET_DELIVERY} ({marks(alert_ids)})"
-                batch.execute(forget, (f'"{run.workflow_id}"', *alert_ids))
 
-    def _delete_streams(self, batch: Batch, first_run_id: str) -> bool:
-        """Delete some items of the chain's streams, and then the streams; return whether all are gone."""
-        if not batch.scan("SELECT name FROM streams WHERE first_run_id = ? LIMIT 1", (first_run_id,)):
-            return True
-        if batch.execute(_ITEMS, (first_run_id, first_run_id, self.most)) == self.most:
+class DeleteLoneRuns(BaseChange):
+    """Take the next step in deleting closed chains of one run each.
+
+    What is no longer as it was read stays: a chain that has continued, or whose children await their close policy.
+
+    Args:
+        chains: The chains; each is alone.
+        most: How many rows of a table are deleted in a step.
+    """
+
+    def __init__(self, chains: Sequence[Chain], most: int = ROWS_IN_A_STEP) -> None:
+        self.most = most
+        self.runs = tuple(chain.last_run_id for chain in chains)
+        self.instances = tuple({chain.workflow_id for chain in chains})
+
+    def apply(self, batch: Batch) -> int | None:
+        """Delete some rows; return how many of the runs are still there, or ``None`` while another step is needed."""
+        batch.require_locks()
+        found = [run for run_id in self.runs if (run := batch.run(run_id)) is not None]
+        going = [
+            run for run in found if not run.is_open and run.next_run_id is None and run.cascade_at is None
+        ]
+        if going and not _deleted(batch, going, self.most, ended=True):
+            return None
+        return len(found) - len(going)
+
+
+def _deleted(batch: Batch, runs: Sequence[RunRow], most: int, *, ended: bool) -> bool:
+    """Delete some rows of runs, and the runs once nothing else of them is left; return whether they are gone.
+
+    Args:
+        batch: Where to delete.
+        runs: The runs; their rows are locked.
+        most: How many rows of a table may go.
+        ended: Whether their chains end with them, so that what belongs to a chain goes too.
+    """
+    ids = tuple(run.run_id for run in runs)
+    for run in runs:
+        if ended and run.workflow_type == DELIVERY:
+            _forget_delivery(batch, run)
+    if not all(_emptied(batch, table, "run_id", ids, most) for table in _MANY):
+        return False
+    if ended:
+        firsts = tuple(run.first_run_id for run in runs)
+        if not _emptied(batch, tables.workflow_requests, "first_run_id", firsts, most):
             return False
-        batch.execute("DELETE FROM streams WHERE first_run_id = ?", (first_run_id,))
-        return True
+        streams = f"first_run_id IN ({marks(firsts)})"
+        if batch.scan(f"SELECT 1 FROM streams WHERE {streams} LIMIT 1", firsts):
+            if not _emptied(batch, tables.stream_items, "first_run_id", firsts, most):
+                return False
+            batch.execute(f"DELETE FROM streams WHERE {streams}", firsts)
+        _leave(batch, runs)
+    batch.execute(f"DELETE FROM workflow_runs WHERE run_id IN ({marks(ids)})", ids)
+    return True
 
-    def _leave(self, batch: Batch, run_id: str) -> None:
-        """Delete the instance with the last chain of its workflow id; until then, point it to the newest chain left."""
-        instance = batch.instance(self.workflow_id)
-        if instance is None or instance.current_run_id != run_id:
-            return
-        text = (
-            "SELECT run_id, run_number, workflow_type FROM workflow_runs WHERE workflow_id = ? AND run_id <> ? "
-            "AND next_run_id IS NULL ORDER BY run_id DESC LIMIT 1"
+
+def _emptied(batch: Batch, table: Table, column: str, ids: tuple[str, ...], most: int) -> bool:
+    """Delete some rows of a table; return whether none is left."""
+    keys = ", ".join(str(key.name) for key in table.primary_key)
+    of_them = f"{column} IN ({marks(ids)})"
+    some = f"SELECT {keys} FROM {table.name} WHERE {of_them} LIMIT ?"
+    text = f"DELETE FROM {table.name} WHERE {of_them} AND ({keys}) IN ({some})"
+    return batch.execute(text, (*ids, *ids, most)) < most
+
+
+def _forget_delivery(batch: Batch, run: RunRow) -> None:
+    """Let the alerts that it delivered name it no more; they are in its input, which goes with the first step."""
+    found = batch.scan("SELECT payload FROM history_events WHERE run_id = ? AND seq = 1", (run.run_id,))
+    for (payload,) in found:
+        alert_ids = orjson.loads(payload)["input"][1]
+        if alert_ids:
+            forget = f"{_FORGET_DELIVERY} ({marks(alert_ids)})"
+            batch.execute(forget, (f'"{run.workflow_id}"', *alert_ids))
+
+
+def _leave(batch: Batch, runs: Sequence[RunRow]) -> None:
+    """Delete instances with the last chains of their workflow ids; until then, point them to the newest chain left."""
+    ids = [run.run_id for run in runs]
+    instances = {
+        run.workflow_id: instance
+        for run in runs
+        if (instance := batch.instance(run.workflow_id)) is not None and instance.current_run_id in ids
+    }
+    if not instances:
+        return
+    names = tuple(instances)
+    text = (
+        "SELECT workflow_id, run_id, run_number, workflow_type FROM workflow_runs "
+        f"WHERE workflow_id IN ({marks(names)}) AND run_id NOT IN ({marks(ids)}) "
+        "AND next_run_id IS NULL ORDER BY run_id"
+    )
+    for workflow_id, *newest in batch.scan(text, (*names, *ids)):
+        instance = instances[workflow_id]
+        instance.current_run_id, instance.run_count, instance.workflow_type = newest
+    gone = tuple(name for name, instance in instances.items() if instance.current_run_id in ids)
+    if gone:
+        batch.execute(f"DELETE FROM workflow_instances WHERE workflow_id IN ({marks(gone)})", gone)
+        # What waits is still to happen; what was refused holds the workflow's data.
+        batch.execute(
+            f"DELETE FROM outlast_outbox WHERE workflow_id IN ({marks(gone)}) AND state = 'refused'", gone
         )
-        left = batch.scan(text, (self.workflow_id, run_id))
-        if left:
-            instance.current_run_id, instance.run_count, instance.workflow_type = left[0]
-        else:
-            batch.execute("DELETE FROM workflow_instances WHERE workflow_id = ?", (self.workflow_id,))
-            # What waits is still to happen; what was refused holds the workflow's data.
-            text = "DELETE FROM outlast_outbox WHERE workflow_id = ? AND state = 'refused'"
-            batch.execute(text, (self.workflow_id,))
-
-
-class Chain(NamedTuple):
-    """A closed chain."""
-
-    last_run_id: str
-    workflow_id: str
-    closed_at: int
 
 
 def chain_backwards(connection: Connection, last_run_id: str) -> list[str]:
@@ -202,8 +251,9 @@ def expired(
         conditions.append(("status = 'completed' AND workflow_type = ?", completed_type))
     where = " AND ".join(text for text, _ in conditions)
     text = (
-        f"SELECT run_id, workflow_id, closed_at FROM workflow_runs WHERE {where} AND next_run_id IS NULL "
-        "AND closed_at IS NOT NULL AND cascade_at IS NULL ORDER BY run_id LIMIT ?"
+        "SELECT run_id, workflow_id, closed_at, previous_run_id IS NULL FROM workflow_runs "
+        f"WHERE {where} AND next_run_id IS NULL AND closed_at IS NOT NULL AND cascade_at IS NULL "
+        "ORDER BY run_id LIMIT ?"
     )
     return [Chain(*row) for row in fetch(connection, text, (*(value for _, value in conditions), limit))]
 

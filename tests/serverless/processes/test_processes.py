@@ -122,7 +122,7 @@ def stubborn(file: Path) -> str:
 
 
 async def pids(file: Path) -> list[int]:
-    for _ in range(600):
+    for _ in range(2400):
         found = written(file)
         if len(found) == 2:
             return found
@@ -135,7 +135,7 @@ def written(file: Path) -> list[int]:
 
 
 async def gone(found: list[int]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while any(alive(pid) for pid in found):
         assert time.monotonic() < deadline, "a process lives on"
         await asyncio.sleep(0.05)
