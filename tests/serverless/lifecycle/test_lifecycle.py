@@ -337,7 +337,7 @@ async def test_what_is_done_is_forgotten(sqlite_url: str) -> None:
     ):
         async with env.new_worker(workflows=runtime.workflows):
             await runtime.export_lifecycle()
-            open_ = await runtime.start(make("- w: {wait: P1D}"), id="open")
+            open_ = await runtime.start(make("- w: {wait: PT4H}"), id="open")
             await (await runtime.start(make("- s: {set: {v: 1}}"), id="done")).result()
             await asyncio.sleep(2 * 3600)
             await (await runtime.start(make("- s: {set: {v: 1}}"), id="new")).result()
