@@ -32,7 +32,7 @@ from outlast_dag.spec.dag import ANY_DAG
 from outlast_store.database.sql_text import fetch
 from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
-from outlast_workflow.declare.definitions import WorkflowDefinition, definition_of
+from outlast_workflow.declare.definitions import WorkflowDefinition, definition_for, definition_of
 from outlast_workflow.options.limits import StructuralLimits
 from outlast_workflow.run.machine import WorkflowMachine
 from outlast_workflow.run.replay import Row, replay
@@ -178,9 +178,7 @@ def check_line(line: bytes, most_by_prefix: int = MOST_EVENTS_BY_PREFIX) -> Iter
     """Replay a history whole, and, if it is short, every prefix of it; yields what is wrong."""
     target, run_id, rows = orjson.loads(line)
     module, _, name = target.partition(":")
-    code = import_module(module)
-    # The engine's own workflow type is none that a module could name.
-    definition = definition_of(any_dag if name == ANY_DAG else getattr(code, name))
+    definition = _named(import_module(module), name)
     settings = WorkerSettings("elsewhere", ["default"], DataConverter(), limits=StructuralLimits())
     make = partial(Code(definition, settings).machine, run_id)
     error = _replayed(make(), rows)
@@ -190,6 +188,18 @@ def check_line(line: bytes, most_by_prefix: int = MOST_EVENTS_BY_PREFIX) -> Iter
         # Where a task failed, the test has changed meanwhile what the code does live.
         for what in check_every_prefix(make, rows):
             yield f"{target}, run {run_id}: {what}"
+
+
+def _named(module: Any, name: str) -> WorkflowDefinition:
+    """Return the workflow of a type: what a module calls so, or one of its families of types."""
+    if name == ANY_DAG:
+        # The engine's own workflow type is none that a module could name.
+        return definition_of(any_dag)
+    if hasattr(module, name):
+        return definition_of(getattr(module, name))
+    found = definition_for({one.name: one for one in map(definition_of, module.WORKFLOWS)}, name)
+    assert found is not None, f"{module.__name__} has no workflow {name!r}"
+    return found
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ They are written beside the module, once: what is there already is never written
 from __future__ import annotations
 
 import sys
+import sysconfig
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,7 @@ from typing import Any
 import orjson
 from tests.recorded import ROOT
 
+from outlast import Client
 from outlast.testing import TestEnvironment
 
 
@@ -27,23 +29,36 @@ async def record(programs: Any, url: str) -> list[dict[str, Any]]:
         seed=2026,
     ) as env:
         await programs.live(env)
-        assert await env.client.count(open=True) == 0, "a run is still open"
-        documents = [document async for document in env.client.export_histories()]
+        return await ended_runs(env.client)
+
+
+async def ended_runs(client: Client) -> list[dict[str, Any]]:
+    """Return the histories of all runs, which have ended."""
+    assert await client.count(open=True) == 0, "a run is still open"
+    documents = [document async for document in client.export_histories()]
     return sorted(documents, key=lambda document: str(document["run"]["run_id"]))
+
+
+def write(module: Path, documents: list[dict[str, Any]]) -> None:
+    """Write histories beside their module, unless there are some."""
+    path = module.with_suffix(".jsonl")
+    with path.open("xb") as file:
+        for document in documents:
+            line = orjson.dumps(document)
+            # Stacks name files; where this checkout and Python lie is nobody's business.
+            for folder in (ROOT, sysconfig.get_path("stdlib")):
+                line = line.replace(f"{folder}/".encode(), b"")
+            file.write(line + b"\n")
+    print(f"{len(documents)} histories: {path}")
 
 
 def main(module: str) -> None:
     """Record and write."""
     programs = import_module(module)
-    path = Path(str(programs.__file__)).with_suffix(".jsonl")
     with TemporaryDirectory() as folder:
         # Transactional activities need a second connection, which a database in memory has not.
         documents = TestEnvironment.run(record, programs, f"sqlite:///{folder}/golden.db")
-    with path.open("xb") as file:
-        for document in documents:
-            # Stacks name files; where this checkout lies is nobody's business.
-            file.write(orjson.dumps(document).replace(f"{ROOT}/".encode(), b"") + b"\n")
-    print(f"{len(documents)} histories: {path}")
+    write(Path(str(programs.__file__)), documents)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ import sys
 from pathlib import Path
 from outlast.cli.main import run
 for path in map(Path, sys.argv[1:]):
-    code = run(["replay", f"tests.histories.{path.stem}", str(path), "--json"])
+    code = run(["replay", f"tests.histories.{path.stem}:WORKFLOWS", str(path), "--json"])
     if code:
         sys.exit(f"{path}: {code}")
 """

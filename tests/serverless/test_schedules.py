@@ -298,3 +298,17 @@ async def test_the_oldest_group_is_dropped_where_too_much_waits(
         await asyncio.sleep(2)
         assert await inputs(env, runtime) == [["a2", "b2"], ["a3", "b3"], ["a4", "b4"]]
         assert "that waited for others are dropped" in caplog.text
+
+
+async def test_a_schedule_keeps_its_version_of_the_rulings(sqlite_url: str) -> None:
+    document = make("schedule: {after: PT1M}")
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
+        handle = await runtime.schedule(document)
+        (first, *_) = [event async for event in env.client.handle(handle.id).history()]
+        (request,) = first.payload["input"]
+        assert request["rules"] == 1
+        newer = await env.client.start("serverless-schedule:n/b", {**request, "rules": 2}, id="newer")
+        async with env.new_worker(workflows=runtime.workflows, activities=runtime.activities):
+            await asyncio.sleep(5)
+        assert await newer.is_open()
+        assert [one.value for one in (await newer.describe()).attention] == ["task_keeps_failing"]

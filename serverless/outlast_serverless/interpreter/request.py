@@ -62,11 +62,7 @@ class StartRequest:
             MissingCodeError: It follows rulings that this version does not know.
         """
         rules = value["rules"]
-        if rules != RULES:
-            raise MissingCodeError(
-                f"it follows version {rules!r} of the rulings, and this version of Outlast knows {RULES}",
-                name=f"rules {rules!r}",
-            )
+        check_rules(rules)
         given, state = value["input"], value.get("state")
         return cls(
             value["definition"],
@@ -75,6 +71,22 @@ class StartRequest:
             value.get("timeout_us"),
             value.get("jq"),
             None if state is None else State.of(state, given),
+        )
+
+
+def check_rules(rules: int) -> None:
+    """Refuse a history that follows other rulings than this version knows.
+
+    Args:
+        rules: The version of the rulings that it began with.
+
+    Raises:
+        MissingCodeError: They are not known here.
+    """
+    if rules != RULES:
+        raise MissingCodeError(
+            f"it follows version {rules!r} of the rulings, and this version of Outlast knows {RULES}",
+            name=f"rules {rules!r}",
         )
 
 

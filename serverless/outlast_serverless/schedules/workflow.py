@@ -18,7 +18,7 @@ from outlast_serverless.interpreter.faults import Fault
 from outlast_serverless.interpreter.inbox import Inbox
 from outlast_serverless.interpreter.interpreter import Interpreter
 from outlast_serverless.interpreter.pace import Pace
-from outlast_serverless.interpreter.request import StartRequest, load, type_of
+from outlast_serverless.interpreter.request import RULES, StartRequest, check_rules, load, type_of
 from outlast_serverless.jq import Evaluator
 from outlast_serverless.plan.model import Schedule
 from outlast_serverless.schedules.groups import EventGroups
@@ -45,6 +45,7 @@ class ScheduleRequest:
         pending: Events that wait for others.
         after: The key of the last event that is not seen; ``None`` before it is known.
         started: How many runs events have started.
+        rules: The version of the rulings that it follows; the runs that it starts begin with the newest ones.
     """
 
     definition: dict[str, Any]
@@ -55,6 +56,7 @@ class ScheduleRequest:
     pending: list[dict[str, Any]] = field(default_factory=list)
     after: int | None = None
     started: int = 0
+    rules: int = RULES
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as it is recorded."""
@@ -83,6 +85,7 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
         async def run(self, request: dict[str, Any]) -> None:
             """Start runs until it is ended."""
             asked = ScheduleRequest(**request)
+            check_rules(asked.rules)
             schedule = load(asked.definition).plan.schedule
             assert schedule is not None
             if schedule.after is not None:
@@ -123,7 +126,7 @@ def schedule_workflow_of(evaluator: Evaluator, runtime: Mapping[str, Any]) -> An
             """Start a run for each group of events."""
             started = asked.started
             loaded = load(asked.definition)
-            request = StartRequest(asked.definition, None)
+            request = StartRequest(asked.definition, None, rules=asked.rules)
             interpreter = Interpreter(loaded, request, evaluator, runtime, Pace(), Inbox())
             groups = EventGroups(interpreter, schedule, interpreter.common)
             after = asked.after
