@@ -17,7 +17,7 @@ from outlast_runs.claims import ClaimRuns, ReleaseAllRuns, ReleaseRuns
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_runs.workflow_task import WorkflowTask
 from outlast_store.database.database import Database, PostgresSettings
-from outlast_store.database.postgresql import has_skip_locked
+from outlast_store.database.postgres_server import has_skip_locked
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.journal.journal import Journal
 from outlast_store.reads.activities import find_open_activities

@@ -19,7 +19,7 @@ from tests.simulation.views import ProcessView
 
 from outlast_migrations import migrate
 from outlast_store.database.database import Database, translate
-from outlast_store.database.postgresql import PostgresSettings
+from outlast_store.database.postgres_settings import PostgresSettings
 from outlast_store.database.urls import DatabaseUrl
 from outlast_store.schema import tables
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.testing.postgres import TemporaryPostgres
-from outlast_store.database import postgres_arrays
+from outlast_store.database import postgres_dumpers
 from outlast_store.database.database import Database
 from outlast_store.database.postgres_arrays import BigintArray, BooleanArray, TextArray
 from outlast_store.database.urls import DatabaseUrl
@@ -36,7 +36,7 @@ QUERIES: dict[type, LiteralString] = {
 @pytest.fixture(scope="module")
 def server_connection(postgres_server: TemporaryPostgres) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     with psycopg.connect(postgres_server.url(), autocommit=True, prepare_threshold=1) as connection:
-        postgres_arrays.register(connection.adapters)
+        postgres_dumpers.register(connection.adapters)
         yield connection
 
 

@@ -15,7 +15,6 @@ from outlast_migrations import HEAD, REVISIONS, current_revision
 from outlast_migrations import migrate as run_migrations
 from outlast_store.database.database import Database, translate
 from outlast_store.database.driver_errors import schema_missing
-from outlast_store.database.postgresql import wait_forever
 from outlast_workflow.errors import SchemaTooNewError, SchemaTooOldError
 
 logger = logging.getLogger("outlast.runtime")
@@ -51,8 +50,11 @@ def _ensure(connection: Connection, database: Database, *, migrate: bool) -> Non
     if found is not None and found not in REVISIONS:
         raise SchemaTooNewError(found, HEAD)
     if migrate:
-        # A migration may take long.
-        wait_forever(connection)
+        if database.backend == "postgresql":
+            from outlast_store.database.postgresql import wait_forever
+
+            # A migration may take long.
+            wait_forever(connection)
         before = run_migrations(connection)
         # Another process may have migrated it meanwhile; a database in memory is always new.
         if before != HEAD and database.url.path is not None:

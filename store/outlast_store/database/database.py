@@ -15,13 +15,8 @@ from sqlalchemy import Connection, Dialect, Engine
 from outlast_store.database.driver_errors import is_disconnect, is_transient, translate
 from outlast_store.database.fork_guard import forked, refuse_after_fork
 from outlast_store.database.open_file import OpenFile
-from outlast_store.database.postgresql import (
-    PostgresSettings,
-    database_clock_offset,
-    has_skip_locked,
-    reader_engine,
-    writer_engine,
-)
+from outlast_store.database.postgres_server import database_clock_offset, has_skip_locked
+from outlast_store.database.postgres_settings import PostgresSettings
 from outlast_store.database.sqlite import Synchronous, file_engines, memory_engine
 from outlast_store.database.statements import Statements, statements_for
 from outlast_store.database.urls import Backend, DatabaseUrl
@@ -164,6 +159,9 @@ def _engines(
 ) -> tuple[Engine, Engine]:
     """Return the writer's engine and the readers'; in memory they are one."""
     if url.backend == "postgresql":
+        # Loads the driver, which a process with SQLite does without.
+        from outlast_store.database.postgresql import reader_engine, writer_engine
+
         return writer_engine(url, postgres), reader_engine(url, postgres)
     if url.path is None:
         engine = memory_engine()

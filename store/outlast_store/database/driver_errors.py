@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 import shlex
 import sqlite3
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import psycopg
 from sqlalchemy import exc as sqlalchemy_errors
 
+from outlast_store.database.driver_roots import is_psycopg_error
 from outlast_store.database.statements import STALE
 from outlast_store.database.urls import DatabaseUrl
 from outlast_workflow.errors import (
@@ -25,6 +25,9 @@ from outlast_workflow.errors import (
     StoreUnreachableError,
     UnstorableValueError,
 )
+
+if TYPE_CHECKING:
+    import psycopg
 
 _SQLITE_BUSY: Final = 5
 _SQLITE_LOCKED: Final = 6
@@ -75,10 +78,12 @@ def is_disconnect(error: BaseException) -> bool:
     if isinstance(error, sqlalchemy_errors.PendingRollbackError | sqlalchemy_errors.ResourceClosedError):
         return True
     raw = driver_error(error)
-    if isinstance(raw, psycopg.Error):
+    if is_psycopg_error(raw):
         state = raw.sqlstate
         if state is None:
             # Only libpq's own errors carry no state: no server answered, or none is left to answer.
+            import psycopg
+
             return isinstance(raw, psycopg.OperationalError | psycopg.InterfaceError)
         if raw.diag.severity_nonlocalized in _FATAL:
             return True
@@ -91,7 +96,7 @@ def is_refusal(error: BaseException) -> bool:
     if is_disconnect(error):
         return False
     raw = driver_error(error)
-    if isinstance(raw, psycopg.Error):
+    if is_psycopg_error(raw):
         return raw.sqlstate not in (None, _COMPLETION_UNKNOWN)
     return isinstance(raw, sqlite3.Error)
 
@@ -101,7 +106,7 @@ def is_transient(error: BaseException) -> bool:
     if is_disconnect(error):
         return True
     raw = driver_error(error)
-    if isinstance(raw, psycopg.Error):
+    if is_psycopg_error(raw):
         return raw.sqlstate in _TRANSIENT
     return isinstance(raw, sqlite3.Error) and _sqlite_code(raw) in _SQLITE_TRANSIENT
 
@@ -123,13 +128,18 @@ def comes_from_conflict(error: BaseException) -> bool:
 
 def is_conflict(error: BaseException) -> bool:
     """Return whether a constraint refused a row, most likely because another process has written one in its place."""
-    return isinstance(driver_error(error), sqlite3.IntegrityError | psycopg.IntegrityError)
+    raw = driver_error(error)
+    if is_psycopg_error(raw):
+        import psycopg
+
+        return isinstance(raw, psycopg.IntegrityError)
+    return isinstance(raw, sqlite3.IntegrityError)
 
 
 def stale_rows_of(error: BaseException) -> str | None:
     """Return the table in which a guarded statement on PostgreSQL found other rows than it expected, if that is it."""
     raw = driver_error(error)
-    if not isinstance(raw, psycopg.Error) or raw.sqlstate != _NO_NUMBER:
+    if not is_psycopg_error(raw) or raw.sqlstate != _NO_NUMBER:
         return None
     found = _STALE.search(raw.diag.message_primary or "")
     return found[1] if found is not None else None
@@ -144,7 +154,9 @@ def lasts(error: BaseException | None) -> bool:
 
 def _unstorable(error: BaseException) -> bool:
     """Return whether the driver or the server does not take a value."""
-    if isinstance(error, psycopg.Error):
+    if is_psycopg_error(error):
+        import psycopg
+
         return isinstance(error, psycopg.DataError) or error.sqlstate == _PROGRAM_LIMIT_EXCEEDED
     if isinstance(error, sqlite3.Error):
         refused = isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError)
@@ -171,7 +183,7 @@ def translate(error: BaseException, url: DatabaseUrl | None = None) -> Exception
         )
     if isinstance(raw, sqlite3.Error):
         return _translate_sqlite(raw, name, url)
-    if isinstance(raw, psycopg.Error):
+    if is_psycopg_error(raw):
         return _translate_postgresql(raw, name)
     if is_disconnect(error):
         return StoreUnreachableError(f"the connection to {name} is lost")
@@ -248,7 +260,7 @@ def _unreachable(text: str, name: str) -> str:
 
 def _about(error: BaseException) -> str:
     """Return what is wrong with a value, without the value."""
-    if isinstance(error, psycopg.Error) and error.sqlstate is not None:
+    if is_psycopg_error(error) and error.sqlstate is not None:
         return f"{type(error).__name__}, {error.sqlstate}"
     # The text of this one would quote the character.
     if isinstance(error, UnicodeEncodeError):

@@ -28,13 +28,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import psycopg
-from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.exc import ResourceClosedError, SQLAlchemyError
 
 from outlast_store.database.database import Database
-from outlast_store.database.postgresql import PatientConnection, guest_connect_args, register_dumpers
+from outlast_store.database.driver_roots import driver_roots
 from outlast_store.database.raw_connection import RawConnection
 from outlast_store.database.sql_text import Values, with_percent_marks
 from outlast_store.database.sqlite import guest_connect
@@ -42,6 +40,8 @@ from outlast_workflow.errors import TransactionEndedError, TransactionTooLongErr
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+    from outlast_store.database.postgresql import PatientConnection
 
 GUESTS_AT_MOST: Final = 10
 """How many transactions a process has open at a time on PostgreSQL; others wait for a connection."""
@@ -151,6 +151,11 @@ class GuestLink(RawConnection):
         if isinstance(driver, sqlite3.Connection):
             execute: Callable[..., Any] = driver.execute
         else:
+            # Loaded already, by the connection. So it is wherever this module imports them.
+            import psycopg
+
+            from outlast_store.database.postgresql import register_dumpers
+
             cursor = driver.cursor()
             register_dumpers(cursor.adapters)
             if isinstance(driver, psycopg.Connection):
@@ -240,6 +245,8 @@ class Guest:
                 "set_config('idle_in_transaction_session_timeout', %s, true)",
                 tuple([str(max(1, round(seconds * 1000))) for seconds in (time_s, lock_s, idle_s)]),
             )
+            from outlast_store.database.postgresql import PatientConnection
+
             driver = connection.connection.driver_connection
             if isinstance(driver, PatientConnection):
                 driver.answer_timeout_s = time_s + ANSWER_GRACE_S
@@ -335,6 +342,8 @@ class Guest:
         if isinstance(driver, sqlite3.Connection):
             over, aborted = not driver.in_transaction, False
         else:
+            from psycopg.pq import TransactionStatus
+
             status = driver.info.transaction_status
             aborted = status == TransactionStatus.INERROR
             over = status != TransactionStatus.INTRANS
@@ -381,6 +390,7 @@ class Guest:
         connection = self.connection
         if connection.closed:
             return
+        lost: tuple[type[Exception], ...] = (SQLAlchemyError, *driver_roots())
         try:
             if not connection.invalidated:
                 connection.info.pop(_INFO, None)
@@ -389,11 +399,11 @@ class Guest:
                 else:
                     self._roll_back_driver()
             connection.close()
-        except (SQLAlchemyError, sqlite3.Error, psycopg.Error):
+        except lost:
             # Whatever it was in the middle of, nobody else gets it.
-            with suppress(SQLAlchemyError, sqlite3.Error, psycopg.Error):
+            with suppress(*lost):
                 connection.invalidate()
-            with suppress(SQLAlchemyError, sqlite3.Error, psycopg.Error):
+            with suppress(*lost):
                 connection.close()
 
 
@@ -433,6 +443,8 @@ class Guests:
         if self._async_engine is None:
             from sqlalchemy.ext.asyncio import create_async_engine
 
+            from outlast_store.database.postgresql import guest_connect_args
+
             self._async_engine = create_async_engine(
                 self._database.url.sqlalchemy_url,
                 connect_args=guest_connect_args(self._database.url, self._database.postgres),
@@ -457,6 +469,8 @@ class Guests:
                 max_overflow=-1,
                 hide_parameters=True,
             )
+        from outlast_store.database.postgresql import guest_connect_args
+
         engine = create_engine(
             database.url.sqlalchemy_url,
             connect_args=guest_connect_args(database.url, database.postgres),
@@ -480,6 +494,8 @@ class Guests:
 def _connect_patiently(
     _dialect: object, _record: object, args: list[Any], options: dict[str, Any]
 ) -> PatientConnection:
+    from outlast_store.database.postgresql import PatientConnection
+
     return PatientConnection.connect(*args, **options)
 
 

@@ -1,9 +1,11 @@
-"""Connecting to PostgreSQL: psycopg 3, autocommit, and timeouts that end a hanging statement before a lease ends."""
+"""Connecting to PostgreSQL: psycopg 3, autocommit, and timeouts that end a hanging statement before a lease ends.
+
+Imported where a database is PostgreSQL: the driver takes 6 MB of each process that loads it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -11,17 +13,16 @@ from psycopg.abc import PQGen
 from psycopg.adapt import AdaptersMap
 from psycopg.types.numeric import Int8Dumper
 from sqlalchemy import Connection, Dialect, Engine, NullPool, QueuePool, create_engine, event
-from sqlalchemy.exc import DBAPIError
 
-from outlast_store.database import postgres_arrays
+from outlast_store.database import postgres_dumpers
+from outlast_store.database.postgres_settings import PostgresSettings
 from outlast_store.database.urls import DatabaseUrl
-from outlast_workflow.environment import Clock, SystemClock
+from outlast_workflow.environment import SystemClock
 
 _READERS_KEPT: Final = 2
 _READERS_AT_MOST: Final = 8
 _KEEPALIVE_PROBES: Final = 3
 _READER_WAIT_S: Final = 10.0
-_CLOCK_ROUND_TRIPS: Final = 5
 _POLL_S: Final = 0.1
 """How often psycopg checks, while it waits, whether it was interrupted."""
 _LONGEST_POLL_S: Final = 3 * _POLL_S
@@ -30,38 +31,6 @@ _CLOCK: Final = SystemClock()
 """Waiting for a real server takes real time, whatever clock the engine runs on."""
 _ANSWER_GRACE_S: Final = 3.0
 """How long an answer may be under way, on top of what a statement may take."""
-_NOT_SUPPORTED: Final = frozenset({"42601", "0A000"})
-"""The states "syntax error" and "feature not supported"."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostgresSettings:
-    """The settings that every connection is opened with. An option of the same name in the URL wins.
-
-    Keep the server's three timeouts below half a worker's lease (30 s by default), so that a lock or a query that hangs
-    ends, and is tried again, while its owner is still alive. Zero turns one off.
-
-    Attributes:
-        connect_timeout_s: How long one host may take to answer, in seconds.
-        lock_timeout_s: How long a statement waits for a row, in seconds.
-        statement_timeout_s: How long a statement may take in all, in seconds.
-        idle_in_transaction_timeout_s: How long a transaction may be idle between two statements, in seconds.
-        keepalive_idle_s: After how many seconds of silence TCP probes the other side, here and on the server.
-        prepare_threshold: How often a statement runs before the server keeps its plan. ``None`` means never: a pooler
-            that gives each transaction another session needs that.
-        prepared_max: How many plans a connection keeps. The journal's statements differ by their number of rows.
-        skip_locked: Whether claims skip rows that another transaction holds (``SKIP LOCKED``); ``None`` asks the
-            server. Without it a claim waits for that transaction, then takes what is still free.
-    """
-
-    connect_timeout_s: int = 10
-    lock_timeout_s: float = 5.0
-    statement_timeout_s: float = 12.0
-    idle_in_transaction_timeout_s: float = 12.0
-    keepalive_idle_s: int = 10
-    prepare_threshold: int | None = 3
-    prepared_max: int = 512
-    skip_locked: bool | None = None
 
 
 T = TypeVar("T")
@@ -195,7 +164,7 @@ def guest_connect_args(url: DatabaseUrl, settings: PostgresSettings) -> dict[str
 def register_dumpers(adapters: AdaptersMap) -> None:
     """Let a connection or a cursor write values as the engine's statements need them."""
     adapters.register_dumper(int, _BigIntDumper)
-    postgres_arrays.register(adapters)
+    postgres_dumpers.register(adapters)
 
 
 def _keepalives(prefix: str, settings: PostgresSettings) -> dict[str, int]:
@@ -250,38 +219,3 @@ def wait_forever(connection: Connection) -> None:
     driver = connection.connection.driver_connection
     if isinstance(driver, PatientConnection):
         driver.answer_timeout_s = None
-
-
-def has_skip_locked(connection: Connection) -> bool:
-    """Return whether the server has ``FOR UPDATE SKIP LOCKED``; some that speak PostgreSQL's protocol do not."""
-    try:
-        connection.exec_driver_sql(
-            "SELECT journal_id FROM journals WHERE journal_id = '' FOR UPDATE SKIP LOCKED"
-        )
-    except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) in _NOT_SUPPORTED:
-            return False
-        raise
-    return True
-
-
-def database_clock_offset(connection: Connection, clock: Clock) -> int:
-    """Return how far the server's clock is ahead of this process's monotonic clock, in microseconds.
-
-    The engine of a shared database runs on the database's clock, so that deadlines mean the same in every process.
-    Of a few round trips the fastest counts, because its answer is the most recent one (Cristian, 1989).
-
-    Args:
-        connection: A connection to PostgreSQL.
-        clock: The process's clock, of which the monotonic one counts.
-    """
-    best_trip, best_offset = None, 0
-    for _ in range(_CLOCK_ROUND_TRIPS):
-        before = round(clock.monotonic() * 1_000_000)
-        row = connection.exec_driver_sql(
-            "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-        ).one()
-        trip = round(clock.monotonic() * 1_000_000) - before
-        if best_trip is None or trip < best_trip:
-            best_trip, best_offset = trip, row[0] - (before + trip // 2)
-    return best_offset

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-import psycopg
 from sqlalchemy import Connection
 
 from outlast_store.database.sql_text import Values, with_percent_marks
@@ -50,7 +49,7 @@ class RawConnection:
         """Whether the driver takes statements with ``?`` marks as they are."""
         self.marked: Callable[[str], str] = str if self.qmark else with_percent_marks
         """Return a statement written with ``?`` marks as this driver wants it."""
-        self.pipelined = isinstance(driver, psycopg.Connection) and psycopg.Pipeline.is_supported()
+        self.pipelined = connection.dialect.driver == "psycopg" and _has_pipelines()
         """Whether the driver can send statements :meth:`together`."""
         self._driver: Any = driver
         self._beginning = ""
@@ -99,3 +98,10 @@ class RawConnection:
         # SQLite refuses a ROLLBACK outside a transaction.
         elif not self.qmark or self._driver.in_transaction:
             self.exec_driver_sql("ROLLBACK")
+
+
+def _has_pipelines() -> bool:
+    # Loaded already, by the connection.
+    from psycopg import Pipeline
+
+    return Pipeline.is_supported()

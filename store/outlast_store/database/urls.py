@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import URL
 
 from outlast_workflow.errors import InvalidUrlError
@@ -116,6 +114,10 @@ def _sqlite(rest: str) -> DatabaseUrl:
 
 def _postgresql(rest: str) -> DatabaseUrl:
     """Let libpq parse its own syntax, so that every URL that ``psql`` takes is taken here and means the same."""
+    # Only a process with PostgreSQL loads its driver.
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
     try:
         parsed = conninfo_to_dict(f"postgresql://{rest}")
     except psycopg.Error as error:

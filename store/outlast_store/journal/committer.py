@@ -25,16 +25,15 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-import psycopg
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from outlast_store.database.database import Database, is_disconnect, is_transient, translate
 from outlast_store.database.driver_errors import is_conflict, is_refusal, stale_rows_of
+from outlast_store.database.driver_roots import driver_roots
 from outlast_store.database.fork_guard import forked
 from outlast_store.database.raw_connection import RawConnection
 from outlast_store.database.sqlite import wait_shortly
@@ -293,7 +292,7 @@ class Committer:
         try:
             if self._raw is not None:
                 self._raw.roll_back()
-        except (sqlite3.Error, psycopg.Error):
+        except driver_roots():
             self._drop_connection()
 
     def _abandon(self) -> None:
