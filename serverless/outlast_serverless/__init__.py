@@ -20,6 +20,7 @@ from outlast_serverless.calls.asyncapi.channel import (
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.documents.document import Document
 from outlast_serverless.documents.versions import latest
+from outlast_serverless.jq import JqChecker
 from outlast_serverless.lifecycle.wanted import LifecycleEvents
 from outlast_serverless.picture.mermaid import graph
 from outlast_serverless.plan.model import Plan
@@ -47,6 +48,7 @@ __all__ = [
     "HttpPolicy",
     "InboundMessage",
     "InvalidDocumentError",
+    "JqChecker",
     "LifecycleEvents",
     "OpenTask",
     "OutboundMessage",

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from tests.serverless.cases import whole
 
-from outlast import workflow
+from outlast import Client, workflow
 from outlast.errors import (
     DocumentConflictError,
     DocumentNotFoundError,
     FaultedError,
     FaultedTimeoutError,
+    InvalidDocumentError,
     InvalidOptionError,
 )
 from outlast.testing import TestEnvironment
@@ -58,6 +59,19 @@ async def test_a_version_keeps_its_content(database_url: str) -> None:
             await runtime.start("n/nobody")
         with pytest.raises(InvalidOptionError, match="names no document"):
             await runtime.start("order")
+
+
+async def test_expressions_are_compiled_before_anything_is_written(sqlite_url: str) -> None:
+    text = whole("do: [{t: {set: '${ .a | nope }'}}, {u: {if: 'lengthh', set: {v: 1}}}]")
+    async with Client.connect(sqlite_url) as client:
+        runtime = Runtime(client)
+        with pytest.raises(InvalidDocumentError, match=r"n/a:0\.1\.0 has 2 problems") as caught:
+            await runtime.register(Document.parse(text))
+        assert [(one.code, one.pointer) for one in caught.value.problems] == [
+            ("invalid_expression", "/do/0/t/set"),
+            ("invalid_expression", "/do/1/u/if"),
+        ]
+        assert [one async for one in runtime.documents()] == []
 
 
 async def test_it_is_started_by_name(database_url: str) -> None:

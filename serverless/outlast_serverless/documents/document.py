@@ -12,6 +12,7 @@ from outlast_serverless.documents.reading import Reading, read
 from outlast_serverless.plan.compiler import compile_plan
 from outlast_serverless.plan.model import Plan
 from outlast_serverless.rules.catalogue import RULES
+from outlast_serverless.rules.check import check
 from outlast_serverless.rules.finding import Finding
 from outlast_serverless.rules.jq_text import Checker
 from outlast_workflow.errors.options import DocumentProblem, InvalidDocumentError
@@ -27,16 +28,23 @@ class Document:
         definition: The definition, as JSON. Nobody changes it.
         source: The text that it came from.
         warnings: What somebody should look at.
+        compiles: Whether a checker has said that each of its expressions compiles.
     """
 
-    __slots__ = ("__dict__", "definition", "source", "warnings")
+    __slots__ = ("__dict__", "compiles", "definition", "source", "warnings")
 
     def __init__(
-        self, definition: dict[str, Any], source: str, warnings: tuple[DocumentProblem, ...]
+        self,
+        definition: dict[str, Any],
+        source: str,
+        warnings: tuple[DocumentProblem, ...],
+        *,
+        compiles: bool = False,
     ) -> None:
         self.definition = definition
         self.source = source
         self.warnings = warnings
+        self.compiles = compiles
 
     @classmethod
     def load(cls, path: str | Path, *, lenient: bool = False, checker: Checker | None = None) -> Document:
@@ -85,7 +93,27 @@ class Document:
                 (warnings if soft else problems).append(_problem(finding, reading))
         if problems:
             raise InvalidDocumentError(name, _sorted(problems), _sorted(warnings))
-        return cls(reading.value, reading.text, tuple(_sorted(warnings)))
+        return cls(reading.value, reading.text, tuple(_sorted(warnings)), compiles=checker is not None)
+
+    def check_expressions(self, checker: Checker) -> None:
+        """Refuse it if one of its expressions does not compile, where no checker has looked at it before.
+
+        Args:
+            checker: What says whether an expression compiles.
+
+        Raises:
+            InvalidDocumentError: Some do not; ``problems`` are all of them.
+        """
+        if self.compiles:
+            return
+        found = [one for one in check(self.definition, checker) if one.code == "invalid_expression"]
+        if found:
+            reading = read(self.source)
+            problems = _sorted([_problem(one, reading) for one in found])
+            raise InvalidDocumentError(
+                f"{self.namespace}/{self.name}:{self.version}", problems, self.warnings
+            )
+        self.compiles = True
 
     @property
     def dsl(self) -> str:

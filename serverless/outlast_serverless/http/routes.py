@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import asdict
 from typing import Any, Final
@@ -27,6 +28,7 @@ from outlast_serverless.http.bodies import (
 from outlast_serverless.http.dependency import runtime_of
 from outlast_serverless.http.paths import PathText
 from outlast_serverless.interpreter.fetched import is_fetched
+from outlast_serverless.jq import JqChecker
 from outlast_serverless.runtime.registry import page_of_documents, parsed_name
 from outlast_serverless.runtime.run import DocumentState
 from outlast_serverless.runtime.runtime import Runtime
@@ -79,14 +81,18 @@ def _documents(parts: HttpParts) -> APIRouter:
         openapi_extra={"requestBody": {"required": True, "content": {_YAML: _TEXT}}},
     )
     async def register(request: Request, response: Response, runtime: Runtime = runtime) -> DocumentEntry:
-        """Register a document, whose text is the body, as YAML or JSON. The same content again changes nothing."""
+        """Register a document, whose text is the body, as YAML or JSON. The same content again changes nothing.
+
+        All that is wrong with it is told at once, expressions that do not compile among it.
+        """
         try:
             text = (await request.body()).decode()
         except UnicodeDecodeError:
             raise InvalidOptionError(
                 "the body is no UTF-8: send the text of a document", field="body"
             ) from None
-        document = Document.parse(text)
+        # To check it takes a moment: other requests go on.
+        document = await asyncio.to_thread(checked_document, text)
         new = await runtime.register(document)
         response.status_code = 201 if new else 200
         return DocumentEntry.made(document, new=new)
@@ -242,6 +248,19 @@ def _events(parts: HttpParts) -> APIRouter:
         return AcceptedEvents(accepted=len(events), new=await runtime.publish_all(events))
 
     return routes
+
+
+def checked_document(text: str) -> Document:
+    """Return the document in a text, each expression of which compiles.
+
+    Args:
+        text: YAML or JSON.
+
+    Raises:
+        InvalidDocumentError: It cannot be used; ``problems`` are all that is wrong with it.
+    """
+    with JqChecker() as checker:
+        return Document.parse(text, checker=checker)
 
 
 def _full(namespace: str, name: str) -> str:

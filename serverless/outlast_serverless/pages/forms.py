@@ -15,7 +15,7 @@ from outlast.http_parts import PageParts
 from outlast_serverless.documents.document import Document
 from outlast_serverless.http.dependency import runtime_of
 from outlast_serverless.http.paths import PathText
-from outlast_serverless.jq import JqChecker
+from outlast_serverless.http.routes import checked_document
 from outlast_serverless.runtime.runtime import Runtime
 from outlast_workflow.errors import (
     DocumentConflictError,
@@ -76,7 +76,7 @@ def form_pages(parts: PageParts) -> APIRouter:
 
         try:
             # To check it takes a moment: the pages of others go on.
-            document = await asyncio.to_thread(_checked, text)
+            document = await asyncio.to_thread(checked_document, text)
         except InvalidDocumentError as error:
             return form(422, problems=error.problems, warnings=error.warnings)
         if check:
@@ -133,11 +133,6 @@ def form_pages(parts: PageParts) -> APIRouter:
         return RedirectResponse(f"{parts.base(request)}/workflows/{quote(run.id, safe='')}", 303)
 
     return routes
-
-
-def _checked(text: str) -> Document:
-    with JqChecker() as checker:
-        return Document.parse(text, checker=checker)
 
 
 def _told(text: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +21,7 @@ from outlast_serverless.interpreter.faults import Fault, as_application_error, f
 from outlast_serverless.interpreter.request import type_of
 from outlast_serverless.interpreter.tasks.calls import RESOLVE
 from outlast_serverless.interpreter.workflow import workflow_of
-from outlast_serverless.jq import Evaluator
+from outlast_serverless.jq import Evaluator, JqChecker
 from outlast_serverless.lifecycle.exporter import Exporter, Exporters
 from outlast_serverless.lifecycle.wanted import LifecycleEvents, checked_sinks
 from outlast_serverless.processes.policy import ProcessPolicy
@@ -210,6 +211,9 @@ class Runtime:
     async def register(self, document: Document) -> bool:
         """Register a document under its namespace, name and version, so that it can be started by name.
 
+        Its expressions are compiled, unless a checker has done so when it was read. Whether its tasks can run here does
+        not matter: the process that registers need not be one that runs it.
+
         Args:
             document: The document.
 
@@ -217,8 +221,11 @@ class Runtime:
             Whether it is new. The same content again changes nothing.
 
         Raises:
+            InvalidDocumentError: An expression does not compile; ``problems`` are all that do not. Nothing was written.
             DocumentConflictError: The version is registered with another content.
         """
+        if not document.compiles:
+            await asyncio.to_thread(_compile, document)
         return await self.client.runtime.journal.apply(RegisterDocument(document))
 
     async def document(self, name: str, version: str = LATEST) -> Document:
@@ -385,3 +392,8 @@ class Runtime:
             }
 
         return resolve
+
+
+def _compile(document: Document) -> None:
+    with JqChecker() as checker:
+        document.check_expressions(checker)

@@ -84,6 +84,21 @@ async def test_a_document_is_registered_shown_and_started(served: Served) -> Non
     assert (state["phase"], state["document"], state["open"]) == ("completed", "n/a", [])
 
 
+async def test_expressions_that_do_not_compile_are_all_told_and_nothing_is_written(served: Served) -> None:
+    text = whole(
+        "do: [{s: {sett: {}}}, {t: {set: '${ .a | nope }'}}, {u: {if: 'map(', set: {v: '${ lengthh }'}}}]"
+    )
+    bad = await served.web.post("/api/serverless/documents", content=text)
+    assert bad.status_code == 422
+    assert [one["pointer"] for one in bad.json()["facts"]["problems"]] == [
+        "/do/0/s/sett",
+        "/do/1/t/set",
+        "/do/2/u/if",
+        "/do/2/u/set/v",
+    ]
+    assert (await served.web.get("/api/serverless/documents")).json() == []
+
+
 async def test_what_is_wrong_is_told_as_a_problem(served: Served) -> None:
     web, documents = served.web, "/api/serverless/documents"
     bad = await web.post(documents, content=SETS.replace("set:", "sett:"))
