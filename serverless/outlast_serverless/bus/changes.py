@@ -122,7 +122,7 @@ class NoteRouted(BaseChange):
 
 
 class DropSubscriptions(BaseChange):
-    """Close all subscriptions of chains that have ended.
+    """Close all subscriptions of chains that have ended, unless a reset has opened them again since somebody looked.
 
     Args:
         first_run_ids: The first run of each.
@@ -133,7 +133,12 @@ class DropSubscriptions(BaseChange):
 
     def apply(self, batch: Batch) -> int:
         """Return how many were closed."""
-        text = f"DELETE FROM serverless_subscriptions WHERE first_run_id IN ({marks(self.first_run_ids)})"
+        text = (
+            f"DELETE FROM serverless_subscriptions WHERE first_run_id IN ({marks(self.first_run_ids)}) "
+            "AND NOT EXISTS (SELECT 1 FROM workflow_instances i JOIN workflow_runs r ON r.run_id = i.current_run_id "
+            "WHERE i.workflow_id = serverless_subscriptions.workflow_id "
+            "AND r.first_run_id = serverless_subscriptions.first_run_id AND r.closed_at IS NULL)"
+        )
         return batch.execute(text, tuple(self.first_run_ids))
 
 

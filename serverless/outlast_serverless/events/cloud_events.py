@@ -14,7 +14,9 @@ from outlast_workflow.errors import InvalidOptionError
 _REQUIRED: Final = ("id", "source", "type")
 _NAME: Final = re.compile(r"[a-z0-9]+")
 _DATA: Final = ("data", "data_base64")
-_LONGEST: Final = 1_000
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+LONGEST: Final = 1_000
+"""So many bytes may be in an id, a source or a type: they are keys of indexes."""
 
 
 def checked_event(event: Any) -> dict[str, Any]:
@@ -28,12 +30,12 @@ def checked_event(event: Any) -> dict[str, Any]:
     """
     if not isinstance(event, dict):
         raise _refused("an event is an object with id, source and type")
-    whole = {"specversion": "1.0"}
+    whole: dict[str, Any] = {"specversion": "1.0"}
     whole |= {name: value for name, value in event.items() if value is not None or name == "data"}
     for name in _REQUIRED:
         value = whole.get(name)
-        if not isinstance(value, str) or not value or len(value) > _LONGEST:
-            raise _refused(f"its `{name}` must be a text of 1 to {_LONGEST:,} characters")
+        if not isinstance(value, str) or not value or len(value.encode("utf-8", "replace")) > LONGEST:
+            raise _refused(f"its `{name}` must be a text of 1 to {LONGEST:,} bytes")
     if whole["specversion"] != "1.0":
         raise _refused("its `specversion` must be 1.0")
     if all(name in whole for name in _DATA):
@@ -47,6 +49,8 @@ def checked_event(event: Any) -> dict[str, Any]:
             raise _refused(f"{name!r:.100} is no name of an attribute: small letters and digits make one")
         if not isinstance(value, str | bool | int):
             raise _refused(f"its attribute `{name}` must be a text, a number or a truth value")
+        if isinstance(value, str) and _CONTROL.search(value):
+            raise _refused(f"its attribute `{name}` has a control character, or half of a surrogate pair")
     return whole
 
 

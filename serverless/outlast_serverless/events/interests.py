@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from outlast_serverless.events.cloud_events import LONGEST
 from outlast_serverless.jq.paths import Path, PathError, path
 
 ANY: Final = "*"
@@ -41,11 +42,13 @@ def interest(event_type: str | None, known: Mapping[str, Any]) -> Interest:
         event_type: The type of the events; ``None`` for all.
         known: By path, the values that they must have.
     """
-    if not known:
-        return Interest(event_type or ANY, "", "")
+    # No event has a longer type, and what has the beginning of one is for the filter to refuse.
+    looked_up = (event_type or ANY).encode()[:LONGEST].decode(errors="ignore")
     names = sorted(known)
-    paths = orjson.dumps(names).decode()
-    return Interest(event_type or ANY, paths, _hash([known[name] for name in names]))
+    paths = orjson.dumps(names).decode() if names else ""
+    if not names or len(paths.encode()) > LONGEST:
+        return Interest(looked_up, "", "")
+    return Interest(looked_up, paths, _hash([known[name] for name in names]))
 
 
 def key_hash(event: Mapping[str, Any], paths: str) -> str | None:

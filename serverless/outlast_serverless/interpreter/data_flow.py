@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from outlast_serverless.interpreter.faults import Fault, fault
-from outlast_serverless.plan.durations import CalendarUnitError, microseconds
+from outlast_serverless.plan.durations import LONGEST_US, CalendarUnitError, microseconds
 from outlast_serverless.plan.model import Schema
 from outlast_serverless.plan.templates import fill_uri, is_uri_template
 
@@ -66,7 +66,7 @@ def duration_seconds(value: Any, pointer: str) -> float:
         pointer: The task that it belongs to.
 
     Raises:
-        Fault: It is no duration.
+        Fault: It is no duration, or none that can be kept.
     """
     try:
         found = microseconds(value)
@@ -76,7 +76,9 @@ def duration_seconds(value: Any, pointer: str) -> float:
         raise _no_duration(
             value, pointer, "write an ISO 8601 duration such as PT5S, or an object such as {seconds: 5}"
         )
-    return found / _US
+    if found > LONGEST_US:
+        raise _no_duration(value, pointer, "it is longer than a hundred years")
+    return max(found, -LONGEST_US) / _US
 
 
 def _no_duration(value: Any, pointer: str, remedy: str) -> Fault:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 
@@ -22,11 +22,12 @@ from outlast_serverless.interpreter.inbox import Inbox
 from outlast_serverless.interpreter.messages import Mailboxes
 from outlast_serverless.interpreter.pace import Pace, told_instant
 from outlast_serverless.interpreter.request import Loaded, StartRequest
-from outlast_serverless.interpreter.scope import SKIPPED, Context, Ended, Execution, Scope
+from outlast_serverless.interpreter.scope import SKIPPED, Context, Ended, Execution, Scope, label_of
 from outlast_serverless.interpreter.state import (
     Continuing,
     ExtensionsFrame,
     Frames,
+    ListenFrame,
     ListFrame,
     State,
     TaskFrame,
@@ -35,7 +36,7 @@ from outlast_serverless.interpreter.tasks.calls import call_activity, run_call, 
 from outlast_serverless.interpreter.tasks.deferring import call_request, fetch_request
 from outlast_serverless.interpreter.tasks.emitting import run_emit
 from outlast_serverless.interpreter.tasks.forks import run_fork
-from outlast_serverless.interpreter.tasks.listening import run_listen
+from outlast_serverless.interpreter.tasks.listening import run_listen, unsubscribe
 from outlast_serverless.interpreter.tasks.loops import run_for
 from outlast_serverless.interpreter.tasks.simple import run_do, run_raise, run_set, run_switch, run_wait
 from outlast_serverless.interpreter.tasks.tries import run_try
@@ -196,6 +197,13 @@ class Interpreter:
             await asyncio.wait(self._asides)
         self.inbox.pack(looks_back=self._loaded.looks_back or self._fetched.mentions("lookback"))
         raise Continuing
+
+    def drop_frames(self) -> None:
+        """Leave what a task that has failed was to take up: its time was up before it came to that."""
+        for frame in self.frames.drop():
+            if frame["of"] == "listen":
+                execution = cast("ListenFrame", frame)["execution"]
+                unsubscribe(self, execution, label_of("unsubscribe", execution))
 
     def look(self) -> None:
         """Count an event that was looked at."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
@@ -17,6 +19,8 @@ CONTINUE: Final = Directive("continue")
 SKIPPED: Final = Directive("continue")
 """Where a task goes on whose condition does not hold: as any other, but told apart by who looks at a run."""
 _LONGEST_LABEL: Final = 200
+_DIGEST: Final = 32
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class Context:
@@ -105,10 +109,7 @@ class Execution:
         Args:
             kind: What it is, in one word.
         """
-        text = f"{kind} {self.id}"
-        return (
-            text if len(text) <= _LONGEST_LABEL else f"{kind} …{self.id[-(_LONGEST_LABEL - len(kind) - 2) :]}"
-        )
+        return label_of(kind, self.id)
 
     def before(self) -> dict[str, Any]:
         """Return the variables of what is evaluated before its input is known."""
@@ -126,6 +127,33 @@ class Execution:
     def after(self, output: Any) -> dict[str, Any]:
         """Return the variables of what is evaluated when its output is known."""
         return {**self.during(), "output": output, **self.scope.variables}
+
+
+def key_of(text: str, most: int) -> str:
+    """Return a text as a key that a database and a URL can hold: one that is too long ends in its digest.
+
+    Args:
+        text: The text.
+        most: How many characters it may have.
+    """
+    plain = _CONTROL.sub("_", text)
+    if plain == text and len(text) <= most:
+        return text
+    return f"{plain[: most - _DIGEST - 1]}~{hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]}"
+
+
+def label_of(kind: str, execution: str) -> str:
+    """Return what a timer, an activity or a child of an execution is called in ``describe``.
+
+    Args:
+        kind: What it is, in one word.
+        execution: The execution.
+    """
+    execution = _CONTROL.sub("_", execution)
+    text = f"{kind} {execution}"
+    return (
+        text if len(text) <= _LONGEST_LABEL else f"{kind} …{execution[-(_LONGEST_LABEL - len(kind) - 2) :]}"
+    )
 
 
 def marks_of(scope: Scope, visit: int = 1) -> str:
@@ -167,6 +195,10 @@ class Interpreting(Protocol):
     @property
     def frames(self) -> Frames:
         """What is still to be taken up of the run before."""
+        ...
+
+    def drop_frames(self) -> None:
+        """Leave what a task that has failed was to take up: its time was up before it came to that."""
         ...
 
     async def safe_point(self, scope: Scope) -> None:

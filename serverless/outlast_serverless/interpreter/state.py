@@ -110,9 +110,11 @@ class ListenFrame(TypedDict):
         consumed: What it has consumed, where a condition needs that.
         output: What has come of it.
         item: The event whose tasks are under way, if any are.
+        execution: The execution that is subscribed.
     """
 
     of: str
+    execution: str
     after: int
     waiting: list[int]
     count: int
@@ -175,6 +177,12 @@ class Frames:
         frame: Any = self._left.popleft()
         assert frame["of"] == of, f"the state has a frame of {frame['of']} where {of} is entered"
         return cast("F", frame)
+
+    def drop(self) -> list[Frame]:
+        """Return the frames that nobody will take, since what is around them has ended."""
+        dropped = list(self._left)
+        self._left.clear()
+        return dropped
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from outlast import workflow
+from outlast_workflow.data.writing import MOST_LEVELS, is_deep
 from outlast_workflow.environment import SystemClock
 from outlast_workflow.errors import ExpressionBudgetError
 
@@ -24,6 +25,8 @@ _STARTING_S: Final = 10.0
 """How long a helper that has just been started may take for its first answer, besides the budget."""
 _ALARM_FACTOR: Final = 3
 """A helper ends itself after so many budgets, where nobody is left to end it."""
+
+_DEEP: Final = ["run", f"what it gives is nested more than {MOST_LEVELS} levels deep: make it flatter"]
 
 
 class HelperConnection:
@@ -53,7 +56,7 @@ class HelperConnection:
             self._running()
 
     def ask(self, request: dict[str, Any], data: bytes) -> list[Any]:
-        """Return the helper's answer: a list for each program.
+        """Return the helper's answer: for each program, what became of it and its outputs, or the reason.
 
         Args:
             request: What to do.
@@ -73,8 +76,7 @@ class HelperConnection:
                 self._end()
                 raise
             self._fresh = False
-        decoded: list[Any] = orjson.loads(answer)
-        return decoded
+        return _decoded(answer, len(request["programs"]))
 
     def close(self) -> None:
         """End the helper. A later request starts another one."""
@@ -129,6 +131,26 @@ class HelperConnection:
                     if pipe is not None:
                         with contextlib.suppress(OSError):
                             pipe.close()
+
+
+def _decoded(answer: bytes, programs: int) -> list[Any]:
+    """Return an answer as JSON. Outputs that are nested too deeply to be recorded are no outputs."""
+    try:
+        decoded: list[Any] = orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        # What the helper writes is JSON, but nobody reads any depth.
+        return [_DEEP] * programs
+    # Each answer is in a list, and so are the outputs in it.
+    if answer[2 * MOST_LEVELS :] and is_deep(answer, MOST_LEVELS + 3):
+        return [_DEEP if _is_deep(one) else one for one in decoded]
+    return [_DEEP if one[0] == "deep" else one for one in decoded]
+
+
+def _is_deep(one: list[Any]) -> bool:
+    try:
+        return is_deep(orjson.dumps(one), MOST_LEVELS + 2)
+    except TypeError:
+        return True
 
 
 def _exchange(process: subprocess.Popen[bytes], message: bytes, deadline: float) -> bytes:

@@ -36,32 +36,38 @@ def main() -> None:
         request = json.loads(head)
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
-            answer = [_one(jq, programs, program, text, request["run"]) for program in request["programs"]]
-            encoded = json.dumps(answer, separators=(",", ":")).encode()
+            answers = [_one(jq, programs, program, text, request["run"]) for program in request["programs"]]
+            encoded = f"[{','.join(answers)}]".encode()
         except MemoryError:
             os._exit(3)
         signal.setitimer(signal.ITIMER_REAL, 0)
         _write(len(encoded).to_bytes(4, "big") + encoded)
 
 
-def _one(jq: Any, programs: OrderedDict[str, Any], text: str, data: str, run: bool) -> list[Any]:
+def _one(jq: Any, programs: OrderedDict[str, Any], text: str, data: str, run: bool) -> str:
     program = programs.get(text)
     if program is None:
         try:
             program = jq.compile(text)
         except ValueError as error:
-            return ["compile", str(error)]
+            return _told(["compile", str(error)])
         programs[text] = program
         if len(programs) > MOST_PROGRAMS:
             programs.popitem(last=False)
     else:
         programs.move_to_end(text)
     if not run:
-        return ["ok", []]
+        return _told(["ok", []])
     try:
-        return ["ok", program.input_text(data).all()]
+        return _told(["ok", program.input_text(data).all()])
     except ValueError as error:
-        return ["run", str(error)]
+        return _told(["run", str(error)])
+    except RecursionError:
+        return _told(["deep", ""])
+
+
+def _told(answer: list[Any]) -> str:
+    return json.dumps(answer, separators=(",", ":"))
 
 
 def _block() -> bytes | None:

@@ -34,6 +34,7 @@ _HIDDEN: Final = "".join(
                 "halt_error",
                 "halt_error(c)",
                 "get_search_list",
+                "modulemeta",
             )
         },
     }.items()

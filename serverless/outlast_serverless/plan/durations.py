@@ -13,7 +13,7 @@ UNITS_US: Final = {
     "seconds": 1_000_000,
     "milliseconds": 1_000,
 }
-LONGEST_US: Final = 100 * 366 * UNITS_US["days"]
+LONGEST_US: Final = 100 * 365 * UNITS_US["days"]
 """A hundred years. Instants that are further ahead cannot be kept."""
 LOOKS_ISO: Final = re.compile(r"P[0-9TYMWDHS.]*[0-9][YMWDHS]")
 _ISO: Final = re.compile(

@@ -22,6 +22,7 @@ FORBIDDEN: Final = {
     "import": "modules are not loaded: write it out",
     "include": "modules are not loaded: write it out",
     "get_search_list": "modules are not loaded: write it out",
+    "modulemeta": "modules are not loaded: write it out",
 }
 """What a run cannot do twice with the same outcome, and what to do instead."""
 FORBIDDEN_VARIABLES: Final = {"ENV": FORBIDDEN["env"], "__prog_args": "there are no arguments"}

@@ -31,7 +31,7 @@ JSON = st.recursive(
         ({**EVENT, "id": ""}, "`id`"),
         ({**EVENT, "source": 3}, "`source`"),
         ({"id": "1", "source": "/s"}, "`type`"),
-        ({**EVENT, "type": "t" * 1_001}, "1,000 characters"),
+        ({**EVENT, "type": "t" * 1_001}, "1,000 bytes"),
         ({**EVENT, "specversion": "0.3"}, "must be 1.0"),
         ({**EVENT, "data": 1, "data_base64": "AA=="}, "keep one"),
         ({**EVENT, "time": "yesterday"}, "RFC 3339"),

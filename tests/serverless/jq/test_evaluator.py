@@ -85,6 +85,17 @@ def test_it_fails_with_the_place_and_the_cause(evaluator: Evaluator, text: str, 
     assert "$__e" not in caught.value.message
 
 
+@pytest.mark.parametrize("levels", [201, 300, 2_000, 9_000])
+def test_what_is_nested_too_deeply_to_be_kept_is_an_error(evaluator: Evaluator, levels: int) -> None:
+    nested = f"reduce range({levels}) as $i (0; [.])"
+    with pytest.raises(ExpressionFailed, match="nested more than 200 levels deep"):
+        evaluated(evaluator, nested)
+    helper = evaluator.helper.pid
+    assert evaluated(evaluator, f"{nested} | flatten | length") == 1
+    assert evaluated(evaluator, "reduce range(200) as $i (0; [.]) | [.[0]] == .") is True
+    assert evaluator.helper.pid == helper
+
+
 def test_a_template_is_filled_in_one_round_trip(evaluator: Evaluator) -> None:
     value = {"a": "${ .x + 1 }", "b": ["${ $input }", "plain ${ .x }", {"c/d": "${ .x * 2 }"}], "e": 3}
     given_value = template(value, "/do/0/t/set")

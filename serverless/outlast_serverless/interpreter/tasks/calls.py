@@ -8,11 +8,12 @@ from typing import Any, Final
 from outlast import RetryPolicy, workflow
 from outlast_serverless.interpreter.faults import Fault, from_failure
 from outlast_serverless.interpreter.request import TYPE_PREFIX
-from outlast_serverless.interpreter.scope import Execution, Interpreting
+from outlast_serverless.interpreter.scope import Execution, Interpreting, key_of
 from outlast_serverless.interpreter.tasks.subscribing import run_subscription
 from outlast_serverless.plan.kinds import PROTOCOLS
 from outlast_serverless.plan.model import CallTask, Directive, RunTask, Value
 from outlast_workflow.errors import ActivityError, ChildWorkflowError
+from outlast_workflow.options.validation import MAX_NAME_LENGTH
 
 PREFIX: Final = "serverless."
 RESOLVE: Final = "serverless.resolve"
@@ -100,6 +101,10 @@ def _options(timeout: float | None, label: str) -> Any:
     }
 
 
+def _child_id(run: Execution) -> str:
+    return key_of(f"{workflow.info().workflow_id}:{run.id}", MAX_NAME_LENGTH)
+
+
 async def _subflow(self: Interpreting, task: RunTask, run: Execution) -> Any:
     """Run another document as a child. Its errors are reported with the pointer of the task that runs it."""
     wanted = self.evaluate(task.arguments, run.input, run.during(), task.pointer)
@@ -112,7 +117,7 @@ async def _subflow(self: Interpreting, task: RunTask, run: Execution) -> Any:
     child = workflow.start_child(
         found["type"],
         *found["arguments"],
-        id=f"{workflow.info().workflow_id}:{run.id}" if found["type"].startswith(TYPE_PREFIX) else None,
+        id=_child_id(run) if found["type"].startswith(TYPE_PREFIX) else None,
         execution_timeout=found.get("execution_timeout"),
         memo=found.get("memo"),
         parent_close_policy="terminate" if task.awaits else "abandon",

@@ -13,18 +13,36 @@ from outlast_serverless.events.interests import Interest
 from outlast_serverless.events.names import SUBSCRIBE, UNSUBSCRIBE
 from outlast_serverless.interpreter.faults import from_failure
 from outlast_serverless.interpreter.inbox import Arrived
-from outlast_serverless.interpreter.scope import Execution, Interpreting
+from outlast_serverless.interpreter.scope import Execution, Interpreting, key_of
 from outlast_serverless.interpreter.state import Continuing, ListenFrame
 from outlast_serverless.interpreter.tasks.consuming import Consuming, Offered
 from outlast_serverless.plan.model import Directive, ListenTask
 from outlast_workflow.errors import ActivityError
 
 _SUBSCRIBING_S: Final = 60.0
+_LONGEST_KEY: Final = 600
 
 
 async def run_listen(self: Interpreting, task: ListenTask, run: Execution) -> tuple[Any, Directive | None]:
     """Wait for events, and return what was consumed, in its order."""
     return await _Listening(self, task, run).consume(), None
+
+
+def unsubscribe(self: Interpreting, execution: str, label: str) -> None:
+    """Close the subscriptions of a task. Nobody waits for that: those of runs that have ended are closed by the router.
+
+    Args:
+        self: The interpreter.
+        execution: The execution of the task.
+        label: What that is called in ``describe``.
+    """
+    closing = workflow.start_local_activity(
+        UNSUBSCRIBE,
+        {"first_run_id": workflow.info().first_run_id, "execution": key_of(execution, _LONGEST_KEY)},
+        start_to_close_timeout=_SUBSCRIBING_S,
+        summary=label,
+    )
+    self.aside(closing)
 
 
 class _Listening:
@@ -107,6 +125,7 @@ class _Listening:
         consuming = self._consuming
         frame: ListenFrame = {
             "of": "listen",
+            "execution": self._run.id,
             "after": self._after,
             "waiting": self._interpreter.inbox.places(waiting),
             "count": self._count,
@@ -191,14 +210,7 @@ class _Listening:
             self._interpreter.aside(narrowing)
 
     def _unsubscribe(self) -> None:
-        """Close the subscriptions. Nobody waits for that: those of runs that have ended are closed by the router."""
-        closing = workflow.start_local_activity(
-            UNSUBSCRIBE,
-            {"first_run_id": workflow.info().first_run_id, "execution": self._run.id},
-            start_to_close_timeout=_SUBSCRIBING_S,
-            summary=self._run.label("unsubscribe"),
-        )
-        self._interpreter.aside(closing)
+        unsubscribe(self._interpreter, self._run.id, self._run.label("unsubscribe"))
 
     def _wanted_now(self) -> tuple[Interest, ...]:
         return tuple(dict.fromkeys(self._consuming.interests()))
@@ -208,7 +220,7 @@ class _Listening:
         return {
             "workflow_id": info.workflow_id,
             "first_run_id": info.first_run_id,
-            "execution": self._run.id,
+            "execution": key_of(self._run.id, _LONGEST_KEY),
             "interests": self._interests,
             "lookback": self._task.lookback_us,
         }

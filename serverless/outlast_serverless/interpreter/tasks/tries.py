@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 from outlast import workflow
 from outlast_serverless.interpreter.faults import Fault, fault, same_type
 from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.interpreter.state import Continuing, TryFrame
 from outlast_serverless.interpreter.timing import Deadline, limited
+from outlast_serverless.plan.durations import LONGEST_US
 from outlast_serverless.plan.model import Catch, Directive, Retry, TryTask
 from outlast_serverless.plan.pointers import indexless
+
+_LONGEST_S: Final = LONGEST_US / 1_000_000
+"""A delay that has grown beyond what can be kept is this long: its run has ended by then."""
 
 
 async def run_try(self: Interpreting, task: TryTask, run: Execution) -> tuple[Any, Directive | None]:
@@ -49,6 +53,7 @@ async def _attempts(
         try:
             return await _attempt(self, task, run, frame), None
         except Fault as error:
+            self.drop_frames()
             frame.pop("attempt_deadline", None)
             if not _catches(self, task.catch, error, run):
                 raise
@@ -141,4 +146,4 @@ def _delay(
     if retry.jitter is not None:
         least, most = (self.seconds(length, run.input, variables, pointer) for length in retry.jitter)
         delay += workflow.random().uniform(least, most)
-    return delay
+    return min(delay, _LONGEST_S)

@@ -1,0 +1,133 @@
+"""What is too long, too deep or too late: it is an error of the document, and never a run that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.serverless.cases import continue_everywhere, whole
+from tests.serverless.events.cases import event, listens, subscriptions
+
+from outlast.errors import FaultedError, InvalidOptionError
+from outlast.testing import TestEnvironment
+from outlast_serverless import Document, Runtime
+from outlast_serverless.bus.changes import DropSubscriptions
+from outlast_serverless.events.cloud_events import checked_event
+from outlast_store.database.sql_text import fetch
+
+CHILD = "document: {dsl: '1.0.3', namespace: n, name: child, version: '0.1.0'}\ndo: [{a: {set: {v: 7}}}]"
+CAUGHT = """catch: {errors: {with: {status: 408}},
+               do: [{c: {set: {caught: true}}}, {d: {do: [{e: {set: '${ . + {done: true} }'}}]}}]}}}]"""
+
+
+def make(text: str) -> Document:
+    return Document.parse(whole(text))
+
+
+async def output(text: str, url: str) -> Any:
+    async with (
+        TestEnvironment(url=url) as env,
+        Runtime(env.client) as runtime,
+        env.new_worker(workflows=runtime.workflows, activities=runtime.activities),
+    ):
+        await runtime.register(make(CHILD))
+        return await (await runtime.start(make(text))).result()
+
+
+LOOP = "b: {do: [{x: {set: {n: 1}}}, {l: {for: {in: '[range(50)]'}, do: [{w: {wait: PT1S}}]}}], TIMEOUT}"
+LISTENS = """b: {do: [{l: {listen: {to: {any: [{with: {type: t}}], until: length == 9}},
+                        foreach: {do: [{w: {wait: PT1S}}]}}}], TIMEOUT}"""
+
+
+@pytest.mark.parametrize("task", [LOOP, LISTENS])
+async def test_a_deadline_passes_between_two_runs_of_a_chain(
+    task: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    continue_everywhere(monkeypatch)
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
+        task = task.replace("TIMEOUT", "timeout: {after: PT20S}")
+        run = await runtime.start(make(f"do: [{{t: {{try: [{{{task}}}], {CAUGHT}"))
+        async with env.new_worker(workflows=runtime.workflows, activities=runtime.activities):
+            await asyncio.sleep(3.5)
+            await runtime.publish(event(1))
+            await asyncio.sleep(1)
+        assert (await run.handle.describe()).run.run_number > 1
+        await asyncio.sleep(60)
+        # The next run finds that its time is up before it comes to where the one before was.
+        async with env.new_worker(workflows=runtime.workflows, activities=runtime.activities):
+            assert await run.result() == {"caught": True, "done": True}
+        assert await subscriptions(env.client) == 0
+
+
+@pytest.mark.parametrize("length", ["{days: 1e300}", "{days: 36500, hours: 1}", "{seconds: infinite}"])
+async def test_a_length_of_time_that_cannot_be_kept_is_an_error(length: str, sqlite_url: str) -> None:
+    with pytest.raises(FaultedError, match="longer than a hundred years") as raised:
+        await output(f"do: [{{w: {{wait: '${{ {length} }}'}}}}]", sqlite_url)
+    assert raised.value.error["instance"] == "/do/0/w"
+
+
+async def test_a_delay_that_has_grown_too_long_is_as_long_as_can_be(sqlite_url: str) -> None:
+    text = """do: [{t: {try: [{r: {raise: {error: {type: 'http://a/b', status: 500}}}}],
+        catch: {retry: {delay: P36500D, jitter: {from: P1000D, to: P2000D}}}}}]"""
+    async with (
+        TestEnvironment(url=sqlite_url) as env,
+        Runtime(env.client) as runtime,
+        env.new_worker(workflows=runtime.workflows, activities=runtime.activities),
+    ):
+        run = await runtime.start(make(text))
+        await asyncio.sleep(1)
+        assert [one.kind for one in (await run.describe()).open] == ["backoff"]
+        await run.handle.terminate()
+
+
+async def test_the_id_of_a_subflow_is_never_too_long(sqlite_url: str) -> None:
+    name = "n" * 120
+    run = "{run: {workflow: {namespace: n, name: child, version: '0.1.0'}}}"
+    assert await output(f"do: [{{? {name} : {{do: [{{? {name} : {run}}}]}}}}]", sqlite_url) == {"v": 7}
+
+
+async def test_names_may_have_any_characters(sqlite_url: str) -> None:
+    run = "{run: {workflow: {namespace: n, name: child, version: '0.1.0'}}}"
+    assert await output(f'do: [{{"a\\n~/😀": {run}}}, {{"\\u0007": {{wait: PT1S}}}}]', sqlite_url) == {"v": 7}
+
+
+async def test_long_filters_and_pointers_can_be_subscribed(database_url: str) -> None:
+    name, letters = "n" * 1_200, "".join(chr(0x4E00 + 7 * number) for number in range(1500))
+    correlate = f"correlate: {{k: {{from: '.data.{name}', expect: .}}}}"
+    listen = f"listen: {{to: {{one: {{with: {{type: {letters}}}, {correlate}}}}}}}"
+    text = f"do: [{{? {letters[:900]} : {{do: [{{l: {{{listen}, timeout: {{after: PT5S}}}}}}]}}}}]"
+    async with (
+        TestEnvironment(url=database_url) as env,
+        Runtime(env.client) as runtime,
+        env.new_worker(workflows=runtime.workflows, activities=runtime.activities),
+    ):
+        run = await runtime.start(make(text), 1)
+        await listens(run)
+        with pytest.raises(FaultedError, match="longer than PT5S"):
+            await run.result()
+
+
+@pytest.mark.parametrize("id", ["a\0b", "a\nb", "\ud800", "é" * 501])
+def test_an_event_has_an_id_that_every_database_can_keep(id: str) -> None:
+    with pytest.raises(InvalidOptionError, match="no CloudEvent"):
+        checked_event({"id": id, "source": "/s", "type": "t"})
+
+
+async def test_subscriptions_of_a_run_that_is_open_stay(sqlite_url: str) -> None:
+    async with (
+        TestEnvironment(url=sqlite_url) as env,
+        Runtime(env.client) as runtime,
+        env.new_worker(workflows=runtime.workflows, activities=runtime.activities),
+    ):
+        run = await runtime.start(make("do: [{l: {listen: {to: {one: {with: {type: t}}}}}}]"))
+        await listens(run)
+        ((first,),) = await env.client.runtime.read(
+            fetch, "SELECT first_run_id FROM serverless_subscriptions", ()
+        )
+        # A router found it closed, and a reset has opened it since.
+        await env.client.runtime.journal.apply(DropSubscriptions([first]))
+        assert await subscriptions(env.client) == 1
+        await run.handle.terminate()
+        await env.client.runtime.journal.apply(DropSubscriptions([first]))
+        assert await subscriptions(env.client) == 0
