@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.as_written import FASTEST, FORMS, WANTED, Compared
 from benchmarks.growth import Growth
 from benchmarks.rounds import Measure, Sizes
 
@@ -116,6 +117,28 @@ def _row(measure: Measure) -> list[str]:
     ]
 
 
+def show_compared(console: Console, compared: Sequence[Compared]) -> None:
+    """Print what a program as users write it reaches of the fastest form."""
+    table = Table(title="a program as users write it, and its share of the fastest form: rate, and CPU")
+    table.add_column("database")
+    table.add_column("measure", overflow="fold")
+    for form in FORMS:
+        table.add_column(form, justify="right")
+        if form != FASTEST:
+            table.add_column("share", justify="right")
+            table.add_column("of CPU", justify="right")
+    for one in compared:
+        row = [one.backend, one.name]
+        for form in FORMS:
+            row.append(f"{one.rate(form):,.0f}/s")
+            if form != FASTEST:
+                share = one.share(form)
+                colour = "green" if share >= WANTED else "red"
+                row += [f"[{colour}]{share:.0%}[/]", f"{one.cpu_share(form):.0%}"]
+        table.add_row(*row)
+    console.print(table)
+
+
 def _show_growth(console: Console, growth: Growth) -> None:
     words = ("statements", "rows", "bytes of SQL", "commits")
     early, late = (
@@ -134,6 +157,7 @@ def save(
     facts: dict[str, dict[str, str]],
     sizes: Sizes,
     measures: Sequence[Measure],
+    compared: Sequence[Compared],
     growth: Growth | None,
     folder: Path = RESULTS,
 ) -> Path:
@@ -144,6 +168,7 @@ def save(
         "facts": facts,
         "sizes": asdict(sizes),
         "measures": [measure.document() for measure in measures],
+        "as_written": [one.document() for one in compared],
         "growth": growth.document() if growth is not None else None,
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,7 @@ class Sizes:
     replayed_events: tuple[int, ...] = (20_000, 1_000)
     growth_events: int = 10_000
     growth_rounds: int = 15
+    written_rounds: int = 3
 
     def orders_at(self, in_flight: int) -> int:
         """Return how many workflows are run with a number of them in flight."""
@@ -37,7 +38,13 @@ class Sizes:
 
 
 QUICK = Sizes(
-    rounds=2, orders=1_500, orders_alone=100, steps=300, replayed_events=(5_000, 1_000), growth_events=2_000
+    rounds=2,
+    orders=1_500,
+    orders_alone=100,
+    steps=300,
+    replayed_events=(5_000, 1_000),
+    growth_events=2_000,
+    written_rounds=1,
 )
 """The sizes for ``--quick``: half a minute, to see that everything works."""
 

@@ -1,8 +1,8 @@
 """How fast Outlast is, compared with the floor: ``python benchmarks/throughput.py``, or ``make bench-floor``.
 
-On one database after the other, round by round: workflows with one activity, activities in sequence, replay; then what
-an activity costs early and late in a history. Every result and every row is checked. The exit code is 1 if one is
-wrong; it never is for being slow.
+On one database after the other, round by round: workflows with one activity, activities in sequence, replay; the same
+in a program as users write it; then what an activity costs early and late in a history. Every result and every row is
+checked. The exit code is 1 if one is wrong; it never is for being slow.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ if not __package__:  # run as a file: `benchmarks` is found from the folder abov
 
 from rich.console import Console
 
+from benchmarks.as_written import Compared, compare
 from benchmarks.databases import BACKENDS, Backend, Databases
 from benchmarks.growth import Growth, measure_growth
 from benchmarks.measuring import WrongResultError, expect
-from benchmarks.report import RESULTS, machine, save, show
+from benchmarks.report import RESULTS, machine, save, show, show_compared
 from benchmarks.rounds import QUICK, Measure, Sizes, measure
 from benchmarks.tuning import tune, untuned
 
@@ -44,12 +45,13 @@ def main(argv: list[str] | None = None, sizes: Sizes | None = None) -> int:
     process = untuned() if options.untuned else tune()
     console = Console(width=None if sys.stdout.isatty() else 160)
     try:
-        facts, measures, growth = run(backends, sizes, options.folder, console, process)
+        facts, measures, compared, growth = run(backends, sizes, options.folder, console, process)
     except WrongResultError as error:
         console.print(f"[red]wrong[/]: {error}")
         return 1
     show(console, facts, measures, growth)
-    console.print(f"kept in {save(facts, sizes, measures, growth, options.results)}")
+    show_compared(console, compared)
+    console.print(f"kept in {save(facts, sizes, measures, compared, growth, options.results)}")
     return 0
 
 
@@ -59,19 +61,22 @@ def run(
     folder: Path | None,
     console: Console,
     process: dict[str, str],
-) -> tuple[dict[str, dict[str, str]], list[Measure], Growth | None]:
+) -> tuple[dict[str, dict[str, str]], list[Measure], list[Compared], Growth | None]:
     """Measure everything.
 
     Raises:
         WrongResultError: A result or a row is not what it must be.
     """
     measures: list[Measure] = []
+    compared: list[Compared] = []
+    counts = {number: sizes.orders_at(number) for number in sizes.in_flight}
     growth: Growth | None = None
     facts = {"machine": machine(), "process": process}
     with Databases(folder) as databases, console.status("…") as status:
         for backend in backends:
             facts[backend] = databases.facts(backend)
             measures += measure(databases, backend, sizes, status.update)
+            compared += compare(databases, backend, counts, sizes.steps, sizes.written_rounds, status.update)
         if "sqlite" in backends:
             status.update(f"sqlite: what an activity costs at {sizes.growth_events:,} events")
             growth = measure_growth(databases, sizes.growth_events, sizes.growth_rounds)
@@ -80,7 +85,7 @@ def run(
                 growth.late.written,
                 growth.early.written,
             )
-    return facts, measures, growth
+    return facts, measures, compared, growth
 
 
 if __name__ == "__main__":

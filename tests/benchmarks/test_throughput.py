@@ -24,6 +24,7 @@ TINY = Sizes(
     replayed_events=(30,),
     growth_events=60,
     growth_rounds=1,
+    written_rounds=1,
 )
 
 
@@ -41,6 +42,10 @@ def test_throughput_measures_on_sqlite(tmp_path: Path) -> None:
     assert isinstance(document["measures"], list)
     assert len(document["measures"]) == 4
     assert isinstance(document["growth"], dict)
+    assert isinstance(document["as_written"], list)
+    for compared in document["as_written"]:
+        assert set(compared["shares"]) == {"as written", "as written, tuned", "fastest"}
+        assert all(share > 0 for share in compared["shares"].values())
 
 
 @pytest.mark.postgresql
