@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from types import ModuleType
+from typing import Any
 
 import pytest
 from tests.testing import (
@@ -44,7 +46,10 @@ from outlast.testing.invariants import (
     streams,
     waking,
 )
+from outlast_store.database.database import Database, PostgresSettings
 from outlast_store.database.sql_text import fetch
+from outlast_store.database.urls import DatabaseUrl
+from outlast_workflow.environment import Environment
 
 PLANTED: dict[ModuleType, Planted] = {
     checker: planted_runs.PLANTED,
@@ -141,3 +146,20 @@ def test_where_retention_is_at_work_a_chain_may_have_lost_its_first_runs(saved: 
             connection.exec_driver_sql(f"DELETE FROM {table} WHERE run_id = ?", (first,))
         assert check_database(connection, deleting=True) == []
         assert check_database(connection) != []
+
+
+@pytest.mark.postgresql
+def test_whoever_looks_for_long_is_not_cut_off(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = PostgresSettings(idle_in_transaction_timeout_s=0.1)
+    database = Database(DatabaseUrl.parse(postgresql_url), Environment(), postgres=settings)
+    with database.reader() as connection:
+        look = checker._Checker.check
+
+        def slow(self: Any) -> list[str]:
+            # Not of the connection, which would not be idle then.
+            time.sleep(0.3)
+            return look(self)
+
+        monkeypatch.setattr(checker._Checker, "check", slow)
+        assert check_database(connection) == []
+    database.dispose()
