@@ -8,7 +8,6 @@ import shlex
 import sys
 import tempfile
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -32,11 +31,12 @@ from outlast_serverless.lifecycle.wanted import LifecycleEvents
 from outlast_serverless.plan.kinds import is_url
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.runtime.registry import parsed_name
-from outlast_serverless.runtime.run import DocumentRun, DocumentState
+from outlast_serverless.runtime.run import DocumentRun
 from outlast_serverless.runtime.runtime import Runtime
 from outlast_serverless.schedules.scheduler import workflow_id_of
 from outlast_serverless.schedules.specs import schedule_id_of
 from outlast_serverless.secrets import Secrets
+from outlast_serverless.state_output import show_state
 from outlast_workflow.errors import (
     FaultedError,
     InvalidOptionError,
@@ -377,7 +377,7 @@ async def _show_schedule(client: Client, namespace: str, name: str, *, json: boo
         if json:
             document(asdict(state))
         else:
-            _show(state)
+            show_state(state, to_datetime(client.runtime.environment.clock.now()))
         return
     if json:
         document(described)
@@ -393,7 +393,7 @@ def describe(workflow_id: WorkflowId, url: Url = None, json: AsJson = False) -> 
         if json:
             document(asdict(state))
         else:
-            _show(state)
+            show_state(state, to_datetime(client.runtime.environment.clock.now()))
 
     with_client(url, work)
 
@@ -570,24 +570,3 @@ def _signalled(workflow_id: str, url: str | None, *, json: bool, suspends: bool)
             show(f"{'suspended' if suspends else 'resumed'} {workflow_id}")
 
     with_client(url, work)
-
-
-def _show(state: DocumentState) -> None:
-    show(f"{state.workflow_id}: {state.document}:{state.version}, {state.phase}")
-    if state.deadline_at is not None:
-        show(f"timeout of the workflow: {state.deadline_at.isoformat(timespec='seconds')}")
-    if state.error is not None:
-        show(
-            f"error at {state.error.get('instance')}: {state.error.get('detail') or state.error.get('title')}"
-        )
-        show(f"  {state.error.get('type')}, status {state.error.get('status')}")
-    if state.open:
-        rows = table("TASK", "OPEN", "SINCE", "UNTIL", drop=("SINCE",), clip="TASK")
-        for one in state.open:
-            task = f"{one.pointer}#{one.execution}" if one.execution else one.pointer
-            rows.add_row(task, one.kind, _instant(one.since), _instant(one.deadline_at))
-        show(rows)
-
-
-def _instant(instant: datetime | None) -> str:
-    return "" if instant is None else instant.isoformat(timespec="seconds")

@@ -13,6 +13,7 @@ from outlast.cli.common.options import AsJson, Url, WorkflowId
 from outlast.cli.common.output import console, document, show, table
 from outlast.text.wording import words
 from outlast_serverless.runtime.run import DocumentRun
+from outlast_serverless.state_output import ended
 from outlast_serverless.tracing.steps import TaskStep
 from outlast_workflow.errors import InvalidOptionError
 
@@ -77,7 +78,11 @@ def _show(workflow_id: str, steps: list[TaskStep]) -> None:
     for step in steps:
         took = "" if step.ended is None else words((step.ended - step.began).total_seconds())
         error = "" if step.error is None else f" {step.error.get('status')}"
-        # The end of a pointer says more than its beginning.
-        task = step.id if len(step.id) <= room else f"…{step.id[1 - room :]}"
-        rows.add_row(task, step.kind, words((step.began - first).total_seconds()), took, step.outcome + error)
+        rows.add_row(
+            ended(step.id, room),
+            step.kind,
+            words((step.began - first).total_seconds()),
+            took,
+            step.outcome + error,
+        )
     show(rows)

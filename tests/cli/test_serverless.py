@@ -7,6 +7,8 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from tests.cli.conftest import Command, Running
 from tests.serverless.processes import engine
 
 from outlast import Client
+from outlast_serverless import DocumentState, OpenTask
+from outlast_serverless.state_output import show_state
 from outlast_store.database.sql_text import fetch
 
 HEAD = "document: {dsl: '1.0.3', namespace: n, name: a, version: '0.1.0'}\n"
@@ -130,6 +134,32 @@ def test_it_is_started_described_suspended_and_run(
     assert f"--cursor {rest['cursor']}" in outlast("serverless", "trace", "w", "--limit", "1").out
     assert outlast("serverless", "trace", "w", "--data").code == 2
     assert outlast("serverless", "trace", "nobody").code == 3
+
+
+def test_what_is_open_is_told_apart_in_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime(2026, 11, 28, 12, tzinfo=UTC)
+    long = "/do/3/reconcile-the-statements-of-every-customer/fork/branches/{}/branch-{}"
+    tasks = [
+        OpenTask(long.format(number, number), "wait", "it=12", now - timedelta(hours=1.5), now + timedelta(7))
+        for number in range(2)
+    ]
+    state = DocumentState("w", "shop/order", "1.0.0", "waiting", now + timedelta(hours=2), None, tuple(tasks))
+    monkeypatch.setenv("COLUMNS", "80")
+    show_state(state, now)
+    narrow = capsys.readouterr().out.splitlines()
+    assert narrow[1] == "timeout of the workflow: 2026-11-28 14:00:00.000Z (in 2 h)"
+    assert [line.split() for line in narrow[3:]] == [
+        ["…er/fork/branches/0/branch-0#it=12", "wait", "1", "h", "30", "min", "ago", "in", "7", "d"],
+        ["…er/fork/branches/1/branch-1#it=12", "wait", "1", "h", "30", "min", "ago", "in", "7", "d"],
+    ]
+    assert max(map(len, narrow)) <= 80
+    monkeypatch.setenv("COLUMNS", "140")
+    show_state(replace(state, phase="cancelled"), now)
+    wide = capsys.readouterr().out.splitlines()
+    assert wide[2].split()[-2:] == ["2026-12-05", "12:00:00.000Z"]
+    assert "timeout" not in wide[1], "what has ended has no deadline"
 
 
 def test_policies_and_secrets_are_options(
