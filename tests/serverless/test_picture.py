@@ -10,7 +10,7 @@ import pytest
 from tests.serverless.cases import HERE, whole
 
 from outlast_serverless import Document
-from outlast_serverless.picture.layout import Box, Column, laid_out
+from outlast_serverless.picture.layout import LANE, Box, Column, laid_out
 from outlast_serverless.picture.svg import MOST_BOXES, Look, svg
 from outlast_serverless.plan.model import Plan
 from outlast_serverless.plan.walking import tasks_of
@@ -74,6 +74,30 @@ def test_rows_say_where_a_task_goes_on_and_arrows_lead_there() -> None:
     drawn = svg(plan_of(FLOW), "n/a")
     assert "skipped" in drawn
     assert drawn.count('class="tip"') == 4, "into the first task, two jumps, and where `again` is skipped"
+
+
+MANY = """
+do:
+- choose: {switch: [{far: {when: .v > 1, then: join}}, {near: {then: a}}]}
+- a: {set: {v: 1}, then: b}
+- b: {set: {v: 1}, then: join}
+- c: {set: {v: 1}}
+- join: {set: {v: 1}, then: end}
+"""
+
+
+def test_arrows_share_a_lane_where_none_runs_over_one_that_leads_elsewhere() -> None:
+    column = laid_out(plan_of(MANY)).tasks
+    placed = {(jump.source, jump.target): jump.lane for jump in column.jumps}
+    assert placed == {(0, 4): 2, (0, 1): 0, (1, 2): 1, (2, 4): 0}
+    assert column.lanes == 3 * LANE
+    boxes = [box.x + box.width for box in column.boxes]
+    assert max(boxes) <= column.right
+
+
+def test_what_a_list_is_called_is_told_once() -> None:
+    drawn = svg(plan_of("do: [{a: {do: [{b: {set: {v: 1}}}]}}]"), "n/a")
+    assert drawn.count(">do<") == 1
 
 
 def test_a_look_is_a_class_and_words() -> None:

@@ -24,7 +24,7 @@ class Part(NamedTuple):
     """A list of tasks inside of a task.
 
     Attributes:
-        label: What it is called.
+        label: What it is called; empty if that is as the task.
         tasks: The list.
         parallel: Whether its tasks are run side by side.
     """
@@ -63,11 +63,11 @@ def ways_of(task: Task) -> list[tuple[Directive, str]]:
 def parts_of(task: Task) -> list[Part]:
     """Return the lists inside of a task."""
     if isinstance(task, DoTask):
-        return [Part("do", task.tasks, False)]
+        return [Part("", task.tasks, False)]
     if isinstance(task, ForTask):
         return [Part(f"each {task.each}", task.tasks, False)]
     if isinstance(task, ForkTask):
-        return [Part("first wins" if task.compete else "all", task.branches, True)]
+        return [Part("the first to end wins" if task.compete else "all branches", task.branches, True)]
     if isinstance(task, TryTask):
         caught = task.catch.tasks
         return [

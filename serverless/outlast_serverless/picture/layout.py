@@ -1,7 +1,8 @@
 """Where the boxes of a picture lie: a list of tasks is a column, what is inside of a task stands in its box.
 
 Branches of a fork stand side by side. Where a task goes on elsewhere than to the next one is a row of its box; a row
-that names a task of the list has an arrow to it, in a lane of its own to the right of the column.
+that names a task of the list has an arrow to it, in a lane to the right of the column. Arrows share a lane where they
+do not meet, or lead to the same task; a shorter one is further inside, so that few cross.
 """
 
 from __future__ import annotations
@@ -100,9 +101,19 @@ class Column:
     height: float = 0.0
 
     @property
+    def head(self) -> float:
+        """The height of what it is called."""
+        return LABEL if self.label else 0.0
+
+    @property
+    def lanes(self) -> float:
+        """The width of its lanes."""
+        return LANE * (1 + max((jump.lane for jump in self.jumps), default=-1))
+
+    @property
     def right(self) -> float:
         """Where its lanes begin."""
-        return self.x + self.width - LANE * len(self.jumps)
+        return self.x + self.width - self.lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +143,7 @@ def laid_out(plan: Plan) -> Layout:
     """
     tasks = _column("", plan.tasks, parallel=False)
     asides = _asides(plan)
-    _put_column(tasks, MARGIN, MARGIN + 2 * DOT + GAP - LABEL)
+    _put_column(tasks, MARGIN, MARGIN + 2 * DOT + GAP)
     bottom = tasks.y + tasks.height + GAP + 2 * DOT
     width = tasks.width
     for box in asides:
@@ -195,28 +206,52 @@ def _column(label: str, tasks: TaskList, *, parallel: bool) -> Column:
     column = Column(label, boxes, parallel)
     if parallel:
         column.width = sum(box.width for box in boxes) + BESIDE * (len(boxes) - 1)
-        column.height = LABEL + max(box.height for box in boxes)
+        column.height = column.head + max(box.height for box in boxes)
         return column
+    column.jumps += _jumps(tasks)
+    column.width = max(box.width for box in boxes) + column.lanes
+    column.height = column.head + sum(box.height for box in boxes) + GAP * (len(boxes) - 1)
+    return column
+
+
+def _jumps(tasks: TaskList) -> list[Jump]:
+    """Return the arrows of a list, each in the innermost lane that is free where it runs."""
+    ways: list[tuple[int, int, int]] = []
     for source, task in enumerate(tasks.tasks):
         elsewhere = [directive for directive, _ in ways_of(task) if directive.kind != "continue"]
-        for row, directive in enumerate(elsewhere):
-            if directive.kind == "task":
-                target = tasks.positions[directive.target]
-                column.jumps.append(Jump(source, row, target, len(column.jumps)))
-    column.width = max(box.width for box in boxes) + LANE * len(column.jumps)
-    column.height = LABEL + sum(box.height for box in boxes) + GAP * (len(boxes) - 1)
-    return column
+        ways += [
+            (source, row, tasks.positions[directive.target])
+            for row, directive in enumerate(elsewhere)
+            if directive.kind == "task"
+        ]
+    lanes: list[list[tuple[int, int, int]]] = []
+    placed: dict[tuple[int, int, int], int] = {}
+    for way in sorted(ways, key=lambda way: (abs(way[2] - way[0]), way)):
+        lane = next((number for number, taken in enumerate(lanes) if not _meets(way, taken)), len(lanes))
+        if lane == len(lanes):
+            lanes.append([])
+        lanes[lane].append(way)
+        placed[way] = lane
+    return [Jump(*way, placed[way]) for way in ways]
+
+
+def _meets(way: tuple[int, int, int], taken: Sequence[tuple[int, int, int]]) -> bool:
+    """Return whether an arrow would run over another of its lane that leads elsewhere."""
+    first, last = sorted((way[0], way[2]))
+    return any(
+        one[2] != way[2] and min(one[0], one[2]) <= last and first <= max(one[0], one[2]) for one in taken
+    )
 
 
 def _put_column(column: Column, x: float, y: float) -> None:
     column.x, column.y = x, y
     if column.parallel:
         for box in column.boxes:
-            _put_box(box, x, y + LABEL)
+            _put_box(box, x, y + column.head)
             x += box.width + BESIDE
         return
-    y += LABEL
-    room = column.width - LANE * len(column.jumps)
+    y += column.head
+    room = column.width - column.lanes
     for box in column.boxes:
         _put_box(box, x + (room - box.width) / 2, y)
         y += box.height + GAP

@@ -66,7 +66,7 @@ class _Drawing:
     def _part(self, node: str, part: Part, depth: int) -> None:
         self.count += 1
         begin, end, indent = f"{node}b{self.count}", f"{node}e{self.count}", "  " * depth
-        self.lines.append(f'{indent}{begin}(["{_text(part.label)}"])')
+        self.lines.append(f'{indent}{begin}(["{_text(part.label or "do")}"])')
         if part.parallel:
             for branch in part.tasks.tasks:
                 self.arrow(begin, self.task(branch, depth))
