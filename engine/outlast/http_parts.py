@@ -67,11 +67,16 @@ class RunSection:
         template: The template, as ``package/name.html``. It finds the values in ``section.values``.
         style: A file of the package's ``static`` folder that it needs.
         values: What it shows.
+        leads: Whether it stands right below the state of the run, before what the engine tells of its waits or its end.
+        input_key: Under which key of the run's only argument the input lies that people gave; empty if that argument is
+            the input.
     """
 
     template: str
     style: str
     values: Mapping[str, Any]
+    leads: bool = False
+    input_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,12 @@ from outlast_dashboard import control_plane
 from outlast_dashboard.notifications import ChangeSignal
 from outlast_dashboard.pages.streaming import without_counting
 from outlast_serverless import Document, DocumentState, OpenTask, Runtime
-from outlast_serverless.pages import run_section
+from outlast_serverless.pages import past
+from outlast_serverless.pages.past import looks_of, setbacks_of
+from outlast_serverless.pages.run_section import _words
 from outlast_serverless.pages.scale import scale_of
+from outlast_serverless.picture.svg import Look
+from outlast_serverless.tracing.steps import TaskStep
 
 HEAD = "document: {dsl: '1.0.3', namespace: shop, name: order, version: '1.2.0', title: '<b>Orders</b>'}\n"
 WAITS = f"""{HEAD}
@@ -71,6 +77,11 @@ async def until(client: Client, holds: Callable[[], Awaitable[bool]]) -> None:
             await changed.wait()
 
 
+def section_of(text: str) -> str:
+    """Return the section of the document, which stands above what the engine tells of waits and errors."""
+    return text[text.index('aria-labelledby="document"') : text.index('aria-labelledby="outcome"')]
+
+
 async def waits(runtime: Runtime, text: str = WAITS) -> None:
     """Start a run and wait until its timers are there."""
     run = await runtime.start(Document.parse(text), {"card": "4711"}, id=ID, task_queue="documents")
@@ -87,7 +98,7 @@ async def test_it_shows_where_a_run_is(served: Served) -> None:
         await waits(runtime)
     # Nobody is alive that knows documents.
     text = (await served.web.get(PAGE)).text
-    section = text[text.index('aria-labelledby="document"') : text.index('aria-labelledby="timeline"')]
+    section = section_of(text)
     assert "<b>Orders" not in section
     assert "&lt;b&gt;Orders" in section
     assert '<span class="badge waiting">waiting</span>' in section
@@ -100,8 +111,8 @@ async def test_it_shows_where_a_run_is(served: Served) -> None:
     ]
     said = " ".join(re.sub(r"<[^>]*>", " ", section).split())
     assert "The workflow timeout" in said
-    assert "pause waits, iteration 0" in said
-    assert "pause timeout, iteration 0" in said
+    assert "pause waits, index 0" in said
+    assert "pause timeout, index 0" in said
     bars = re.findall(r'<rect class="(bound|timer)" x="([\d.]+)%" y="4" width="([\d.]+)%"', section)
     assert [(look, round(float(width))) for look, _, width in bars] == [
         ("bound", 100),
@@ -109,6 +120,10 @@ async def test_it_shows_where_a_run_is(served: Served) -> None:
         ("timer", 33),
     ]
     assert "4711" not in section, "what stands in the document is an expression"
+    given = text[text.index('aria-labelledby="input"') : text.index('aria-labelledby="timeline"')]
+    assert json.loads(unescape(re.findall(r"<pre[^>]*>(.*?)</pre>", given, re.S)[0])) == {"card": "4711"}
+    seen = (await served.web.get(PAGE, headers=served.bearing("reader"))).text
+    assert "4711" not in seen
 
 
 async def test_it_is_suspended_and_resumed_by_those_who_may(served: Served) -> None:
@@ -150,14 +165,14 @@ async def test_the_error_is_told_and_its_place_is_lit(served: Served) -> None:
         with pytest.raises(Exception, match="never paid"):
             await run.result(timeout=20)
     text = (await served.web.get(PAGE)).text
-    section = text[text.index('aria-labelledby="document"') : text.index('aria-labelledby="timeline"')]
+    section = section_of(text)
     assert '<span class="badge faulted">faulted</span>' in section
     assert "No such order" in section
     assert "it was never paid" in section
     assert "<i>" not in section
     assert "/do/1/check" in section
     assert re.findall(r'class="line lit failed begins" id="line-(\d+)"', section) == ["11"]
-    assert '<g class="node failed"><title>check' in section
+    assert '<g class="node failed"><title>check\nraise\nraise: faulted</title>' in section
     assert "suspend" not in section
     assert 'class="scale"' not in section
 
@@ -188,8 +203,80 @@ async def test_what_has_run_is_told_in_the_picture(served: Served, monkeypatch: 
         ("running", "pause", "waits"),
     ]
     assert text.count("line lit") == 4, "only what is open is lit in the text"
-    monkeypatch.setattr(run_section, "_MOST_REPLAYED", 1)
+    monkeypatch.setattr(past, "MOST_REPLAYED", 1)
     assert "node completed" not in (await served.web.get(PAGE)).text
+
+
+RETRIES = f"""{HEAD}
+do:
+  - careful:
+      try:
+        - group:
+            do:
+              - odd: {{raise: {{error: {{type: 'https://e.x/e', status: 503, title: t, detail: '<b>busy'}}}}}}
+      catch: {{retry: {{delay: {{minutes: 10}}, limit: {{duration: PT3H}}}}}}
+"""
+
+
+async def test_why_the_last_attempt_failed_is_told_while_it_waits_for_the_next(served: Served) -> None:
+    async with documents(served.client) as runtime:
+        document = Document.parse(RETRIES)
+        document.definition["do"][0]["careful"]["try"][0]["group"]["do"][0]["odd"]["raise"]["error"][
+            "card"
+        ] = "canary"
+        run = await runtime.start(document, {}, id=ID, task_queue="documents")
+        await until(runtime.client, lambda: phase(run, "waiting"))
+    text = (await served.web.get(PAGE)).text
+    told = text[text.index('class="fault backing_off"') : text.index('class="scale"')]
+    said = " ".join(re.sub(r"<[^>]*>", " ", told).split())
+    assert re.search(r"careful: attempt 1 failed .* ago 503 &lt;b&gt;busy https://e.x/e at", said), said
+    assert "/do/0/careful/try/0/group/do/0/odd" in said
+    assert "canary" not in told
+
+
+def test_a_task_that_ended_in_several_ways_tells_the_last() -> None:
+    steps = [
+        TaskStep("r", number, "/do/0/a", "wait", f"it={number}", outcome, after(number), after(number), None)
+        for number, outcome in enumerate(("completed", "completed", "timed_out"))
+    ]
+    assert looks_of(steps[:2]) == {"/do/0/a": Look("completed", "wait: completed, 2 times")}
+    assert looks_of(steps) == {"/do/0/a": Look("cancelled", "wait: 3 times, timed out at last")}
+
+
+def test_the_attempt_that_failed_last_is_found_among_others() -> None:
+    def step(number: int, execution: str, error: str | None) -> TaskStep:
+        told = None if error is None else {"type": error}
+        at = after(number)
+        outcome = "completed" if error is None else "faulted"
+        return TaskStep("r", number, "/do/0/a/try/0/b", "call", execution, outcome, at, at, told)
+
+    steps = [
+        step(1, "it=3", "first"),
+        step(2, "it=3,att=2", "second"),
+        step(3, "it=3,att=3,visit=2", "third"),
+        step(4, "it=31", "other"),
+        step(5, "it=3,att=3,visit=3", None),
+    ]
+    task = OpenTask("/do/0/a", "backoff", "it=3", after(3), after(9))
+    [found] = setbacks_of([task, OpenTask("/do/0/a", "retry", "it=3", None, None)], steps)
+    assert (found.name, found.attempt, found.error["type"]) == ("a", 3, "third")
+    assert setbacks_of([task], []) == []
+
+
+def test_marks_are_told_in_words() -> None:
+    marks = "it=137,att=2,catch,event=0,visit=3,call=/do/0/x~1y,of=/do/1/z"
+    told = _words(OpenTask("/do/0/a", "wait", marks, None, None))
+    assert told == "waits, index 137, attempt 2, index 0, visit 3, called by x/y, around z"
+
+
+async def test_the_result_of_what_has_completed_stands_first(served: Served) -> None:
+    async with documents(served.client) as runtime:
+        run = await runtime.start(
+            Document.parse(f"{HEAD}do: [{{a: {{set: {{v: 1}}}}}}]"), {}, id=ID, task_queue="documents"
+        )
+        await run.result(timeout=20)
+    text = (await served.web.get(PAGE)).text
+    assert text.index('aria-labelledby="outcome"') < text.index('aria-labelledby="document"')
 
 
 async def test_a_workflows_timeout_is_lit_in_the_text(served: Served) -> None:

@@ -193,6 +193,7 @@ async def test_a_document_is_started_with_an_input_that_fits(served: Served) -> 
         assert answer.status_code == status, change
         assert said in unescape(text_of(answer.text)), change
         assert 'role="alert"' in answer.text
+        assert ('id="schema" open' in answer.text) is ("input" in change), "what the input must be is at hand"
     assert await served.client.count(workflow_type="serverless:shop/order") == 1
     refused = await served.web.post(f"{PATH}/start", data=typed, headers=served.bearing("reader"))
     assert refused.status_code == 403

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -17,13 +16,13 @@ from outlast.visibility.views import WorkflowDescription
 from outlast_serverless.documents.digest import digest
 from outlast_serverless.interpreter.faults import is_timeout
 from outlast_serverless.interpreter.request import TYPE_PREFIX, Loaded, load
+from outlast_serverless.pages.past import Setback, ended_steps, looks_of, name_of, setbacks_of
 from outlast_serverless.pages.scale import Scale, scale_of
 from outlast_serverless.pages.text import Text, first_lines, lines_of, lit
 from outlast_serverless.picture.svg import Look, svg
 from outlast_serverless.runtime.registry import digest_of
 from outlast_serverless.runtime.run import DocumentRun, DocumentState, OpenTask
 from outlast_store.reads.histories import find_event
-from outlast_workflow.errors import OutlastError
 from outlast_workflow.history.events import stored_payload
 
 STYLE: Final = "serverless/documents.css"
@@ -34,7 +33,7 @@ AROUND: Final = frozenset({"timeout", "attempt", "retry"})
 _WORDS: Final = {
     "wait": "waits",
     "listen": "listens",
-    "backoff": "waits for its next attempt",
+    "backoff": "waits to try again",
     "call": "calls",
     "run": "runs",
     "emit": "emits",
@@ -43,13 +42,15 @@ _WORDS: Final = {
     "attempt": "timeout of the attempt",
     "retry": "limit of all attempts",
 }
-_QUIET: Final = frozenset({"around", "completed", "skipped", "cancelled"})
+_FAULTED: Final = {"failed": "faulted", "timed_out": "timed out"}
+_QUIET: Final = frozenset(
+    {"around", "around_failed", "around_timed_out", "completed", "skipped", "cancelled"}
+)
 """Looks of boxes that are not lit in the text."""
-_MOST_REPLAYED: Final = 2_000
-"""What has run is told of a run with at most so many events: that takes a replay."""
-_MOST_STEPS: Final = 5_000
-_RAN: Final = {"completed": "completed", "continued": "completed", "skipped": "skipped"}
-_MARKS: Final = {"it": "iteration", "att": "attempt", "visit": "visit"}
+_MARKS: Final = {"it": "index", "event": "index", "att": "attempt"}
+"""What a mark of an execution is called; the position in a list counts from 0, as the variable ``index`` does."""
+_BY: Final = {"call": "called by", "of": "around"}
+"""Marks that name another task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class DocumentView:
         error: The error, as far as whoever looks may see it.
         look: How the error is shown.
         suspended: Whether it is suspended.
+        setbacks: The attempts that have failed, where a task waits for the next one.
     """
 
     state: DocumentState
@@ -96,6 +98,7 @@ class DocumentView:
     error: dict[str, Any] | None
     look: str
     suspended: bool
+    setbacks: tuple[Setback, ...]
 
 
 async def run_section(client: Client, found: WorkflowDescription, payloads: bool) -> RunSection | None:
@@ -110,7 +113,11 @@ async def run_section(client: Client, found: WorkflowDescription, payloads: bool
         return None
     loaded = await _loaded(client, found)
     view = None if loaded is None else await _view(client, found, loaded, payloads)
-    return RunSection("serverless/run_section.html", STYLE, {"view": view})
+    if view is None:
+        return RunSection("serverless/run_section.html", STYLE, {"view": None})
+    # Where it is, or why it failed, comes first; of what has ended well, the result.
+    leads = found.run.closed_at is None or view.error is not None
+    return RunSection("serverless/run_section.html", STYLE, {"view": view}, leads, "input")
 
 
 async def _loaded(client: Client, found: WorkflowDescription) -> Loaded | None:
@@ -135,16 +142,16 @@ async def _view(client: Client, found: WorkflowDescription, loaded: Loaded, payl
     handle = DocumentRun(client.handle(found.workflow_id, run_id=run.run_id), client.runtime)
     state = await handle.state(found)
     lines = lines_of(loaded.definition)
-    looks = _looks(state)
-    for pointer, look in (await _ran(handle, found)).items():
-        looks.setdefault(pointer, look)
+    steps = await ended_steps(handle, found)
+    looks = _looks(state, looks_of(steps))
     at = first_lines(lines, {one.pointer for one in state.open})
     head = loaded.definition["document"]
     registered = await client.runtime.read(digest_of, head["namespace"], head["name"], head["version"])
     is_open = run.closed_at is None
-    error = state.error
-    if error is not None and not payloads:
-        error = {name: value for name, value in error.items() if name in ERROR_PARTS}
+    error = None if state.error is None else _told(state.error, payloads)
+    setbacks = [
+        replace(one, error=_told(one.error, payloads=False)) for one in setbacks_of(state.open, steps)
+    ]
     picture = svg(loaded.plan, f"{head['namespace']}/{head['name']}", looks)
     timeout = found.execution_timeout_seconds
     return DocumentView(
@@ -158,17 +165,31 @@ async def _view(client: Client, found: WorkflowDescription, loaded: Loaded, payl
         error,
         "" if error is None else _error_look(error),
         bool((run.memo or {}).get("suspended")),
+        tuple(setbacks),
     )
 
 
-def _looks(state: DocumentState) -> dict[str, Look]:
-    """Return how the tasks of a document stand, by pointer."""
+def _told(error: dict[str, Any], payloads: bool) -> dict[str, Any]:
+    """Return what of an error is told: all of it, or what is no data."""
+    return error if payloads else {name: value for name, value in error.items() if name in ERROR_PARTS}
+
+
+def _looks(state: DocumentState, ended: dict[str, Look]) -> dict[str, Look]:
+    """Return how the tasks of a document stand, by pointer.
+
+    Args:
+        state: Where it stands.
+        ended: How the tasks that have run ended last.
+    """
     found: dict[str, Look] = {}
     if state.error is not None:
         instance = str(state.error.get("instance"))
         look = _error_look(state.error)
         pointer = "/timeout" if instance == "/" and look == "timed_out" else instance
-        found[pointer] = Look(look, look.replace("_", " "))
+        words = ended[pointer].words if pointer in ended else _FAULTED[look]
+        found[pointer] = Look(look, words)
+        for above in _above(pointer):
+            found.setdefault(above, Look(f"around_{look}", ended[above].words if above in ended else ""))
     counts: dict[str, int] = {}
     for one in state.open:
         if one.kind in AROUND:
@@ -178,30 +199,10 @@ def _looks(state: DocumentState) -> dict[str, Look]:
         state_of_box = "backing_off" if one.kind in ("backoff", "suspended") else "running"
         words = _words(one) if not count else f"{_WORDS.get(one.kind, one.kind)}{count}"
         found[one.pointer] = Look(state_of_box, words)
-    for pointer in [*found, *(one.pointer for one in state.open)]:
-        for above in _above(pointer):
+    for one in state.open:
+        for above in _above(one.pointer):
             found.setdefault(above, Look("around", ""))
-    return found
-
-
-async def _ran(handle: DocumentRun, found: WorkflowDescription) -> dict[str, Look]:
-    """Return which tasks of a run have ended, and how the last time; nothing if that cannot be told cheaply."""
-    run = found.run
-    if run.history_length > _MOST_REPLAYED or run.started_at is None:
-        return {}
-    try:
-        page = await handle.trace_page(f"{run.run_id}:0", limit=_MOST_STEPS)
-    except OutlastError:
-        # Where it is, is told without a replay.
-        return {}
-    ended = [step for step in page.steps if step.run_id == run.run_id and step.ended is not None]
-    times = Counter(step.pointer for step in ended)
-    told: dict[str, Look] = {}
-    for step in ended:
-        count = f", {times[step.pointer]:,} times" if times[step.pointer] > 1 else ""
-        words = f"{step.kind}: {step.outcome.replace('_', ' ')}{count}"
-        told[step.pointer] = Look(_RAN.get(step.outcome, "cancelled"), words)
-    return told
+    return {**ended, **found}
 
 
 def _error_look(error: dict[str, Any]) -> str:
@@ -214,11 +215,14 @@ def _above(pointer: str) -> Iterable[str]:
 
 
 def _words(task: OpenTask) -> str:
-    marks = [mark.partition("=") for mark in task.execution.split(",") if mark]
-    told = [f"{_MARKS.get(name, name)} {value}" for name, _, value in marks]
+    marks = [mark.partition("=") for mark in task.execution.split(",")]
+    told = [
+        f"{_BY[name]} {name_of(value)}" if name in _BY else f"{_MARKS.get(name, name)} {value}"
+        for name, given, value in marks
+        if given
+    ]
     return ", ".join([_WORDS.get(task.kind, task.kind), *told])
 
 
 def _shown(task: OpenTask, line: int | None) -> ShownTask:
-    name = task.pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
-    return ShownTask(name, _words(task), task.kind in ("wait", "backoff"), line)
+    return ShownTask(name_of(task.pointer), _words(task), task.kind in ("wait", "backoff"), line)

@@ -62,27 +62,30 @@ class RunOutcome:
     debounce_key: str = ""
 
 
-async def outcome_of(client: Client, run: RunRow, principal: Principal) -> RunOutcome:
+async def outcome_of(client: Client, run: RunRow, principal: Principal, key: str = "") -> RunOutcome:
     """Return what a run was given, and what came of it.
 
     Args:
         client: The database, and the converter of its payloads.
         run: The run.
         principal: Who reads it.
+        key: Where in its only argument the input is; empty if that argument is the input.
     """
     first = await _event(client, run, 1)
     last = await _event(client, run, run.last_seq) if run.closed_at is not None else None
     shown = principal.sees_payloads
     input, no_input = None, False
-    key = "" if first is None else _words(first.payload.get("debounce_key"))
-    given = await _last_input(client, run, first) if first is not None and key else first
+    debounced = "" if first is None else _words(first.payload.get("debounce_key"))
+    given = await _last_input(client, run, first) if first is not None and debounced else first
     if given is not None and "input" in given.payload:
         args = _plain(client, run, given.payload["input"]) if shown else None
         no_input = args == []
         alone = args[0] if isinstance(args, list) and len(args) == 1 else args
+        if isinstance(alone, dict) and key in alone:
+            alone = alone[key]
         input = None if no_input else _value(alone, given.seq, shown=shown)
     if last is None:
-        return RunOutcome(input, no_input, debounce_key=key)
+        return RunOutcome(input, no_input, debounce_key=debounced)
     result = None
     if "result" in last.payload:
         result = _value(_plain(client, run, last.payload["result"]) if shown else None, last.seq, shown=shown)
@@ -96,7 +99,7 @@ async def outcome_of(client: Client, run: RunRow, principal: Principal) -> RunOu
         cause_of(failure) if isinstance(failure, dict) and known else None,
         _words(seen.get("reason")) or _words(seen.get("by")).replace("_", " "),
         _words(seen.get("retry_state")).replace("_", " "),
-        key,
+        debounced,
     )
 
 

@@ -78,6 +78,8 @@ async def _values(
     pressing = most_pressing(found.pending_activities)
     chosen = [activity.activity_id for activity in pressing]
     pending = await runtime.read(find_activities, row.run_id, chosen) if chosen else []
+    sections = await sections_of(client, described, payloads=principal.sees_payloads)
+    input_key = next((one.input_key for one in sections if one.input_key), "")
     shown = open_activities(pressing, {row.activity_id: row for row in pending})
     return {
         "found": found,
@@ -85,12 +87,12 @@ async def _values(
         "row": row,
         "record": record,
         "choice": choice,
-        "outcome": await outcome_of(client, row, principal),
+        "outcome": await outcome_of(client, row, principal, input_key),
         "activities": shown,
         "others": others(found.pending_activities, pressing),
         "deadlines": run_deadlines(found),
         "graph": await graph_of(client, described),
-        "sections": await sections_of(client, described, payloads=principal.sees_payloads),
+        "sections": sections,
         "drawing": timeline(row, record, folded, rows, attempts, now, span, described.alerts),
         "failures": [
             (group, cause_of(orjson.loads(group.document)) if group.document is not None else None)
