@@ -11,7 +11,7 @@ import asyncio
 import random
 import sqlite3
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from contextvars import Context
 from typing import Any, Final, Literal, Self
@@ -71,7 +71,7 @@ class Kept(Evaluator):
 
 
 @contextmanager
-def calm(evaluator: Evaluator, *, long: bool) -> Iterator[None]:
+def calm(evaluator: Evaluator, *, long: bool) -> Generator[None]:
     """Give the engine the patience that the kit needs, only while the kit's loop runs: other tests are in the process.
 
     Args:
