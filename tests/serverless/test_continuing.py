@@ -18,7 +18,7 @@ from tests.serverless.cases import continue_everywhere, whole
 from tests.serverless.test_runtime import TIMEOUT, faults
 
 from outlast import Client, RetryPolicy, StartOptions, Worker
-from outlast.errors import WorkflowCancelledError
+from outlast.errors import WorkflowCancelledError, WorkflowFailedError
 from outlast.histories.history_pages import history_page
 from outlast.testing import TestEnvironment, check_database
 from outlast_serverless import Document, DocumentRun, Runtime
@@ -344,6 +344,21 @@ async def test_after_many_tasks_it_continues_although_its_history_is_short(
         assert await run_number(run) == 4
         # The most that a chain may execute counts all its runs.
         assert (await request(env.client, 4))["state"]["tasks"] == 150
+
+
+async def test_the_most_that_a_chain_may_execute_ends_it(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pace.MOST_TASKS == 10_000_000
+    monkeypatch.setattr(pace, "TASKS_A_RUN", 50)
+    monkeypatch.setattr(pace, "MOST_TASKS", 120)
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime, worker(env, runtime):
+        run = await runtime.start(
+            make("do: [{a: {set: '${ . + 1 }'}}, {b: {set: '${ . + 1 }', then: a}}]"), 0
+        )
+        with pytest.raises(WorkflowFailedError, match="give its work to a subflow"):
+            await run.handle.result()
+        assert await run_number(run) == 3
 
 
 PROGRAM = """

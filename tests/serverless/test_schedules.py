@@ -49,6 +49,19 @@ async def test_every_counts_from_when_it_was_scheduled(database_url: str) -> Non
             await runtime.unschedule("n/a")
 
 
+async def test_starts_overlap_and_of_missed_instants_the_newest_is_caught_up(sqlite_url: str) -> None:
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
+        handle = (
+            await runtime.schedule(Document.parse(whole(f"schedule: {{every: PT4S}}\n{SLEEPS}")))
+        ).schedule
+        assert handle is not None
+        async with env.new_worker(workflows=runtime.workflows, activities=runtime.activities):
+            await asyncio.sleep(9)
+            assert await env.client.count(workflow_type="serverless:n/a", open=True) == 2
+        described = await handle.describe()
+        assert (described.overlap, described.catch_up) == ("allow_all", "latest")
+
+
 async def test_a_cron_text_is_read_in_the_documents_time_zone(sqlite_url: str) -> None:
     text = whole(f"schedule: {{cron: '0 9 * * *'}}\n{TASKS}").replace(
         "version: '0.1.0'", "version: '0.1.0', metadata: {outlast: {timezone: Europe/Zurich}}"

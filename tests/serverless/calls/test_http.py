@@ -59,14 +59,15 @@ async def test_a_request_is_made_of_its_arguments(run: Run, server: Server) -> N
         with:
           method: post
           endpoint: SERVER/echo/{id}/{none}
-          headers: {X-One: "1", X-Two: "${ .id }"}
-          query: {q: "${ .q }", list: "${ [1, 2] }"}
+          headers: {X-One: "1", X-Two: "${ .id }", X-Three: 3}
+          query: {q: "${ .q }", list: "${ [1, 2] }", page: 7}
           body: {n: "${ .n + 1 }"}
     """
     said = await run(text, {"id": "a b", "q": "x&y", "n": 1})
     assert (said["method"], said["path"]) == ("POST", "/echo/a b/")
-    assert said["query"] == [["q", "x&y"], ["list", "1"], ["list", "2"]]
+    assert said["query"] == [["q", "x&y"], ["list", "1"], ["list", "2"], ["page", "7"]]
     assert (said["headers"]["x-one"], said["headers"]["x-two"]) == ("1", "a b")
+    assert said["headers"]["x-three"] == "3"
     assert said["body"] == '{"n":2}'
     assert "idempotency-key" not in said["headers"]
 

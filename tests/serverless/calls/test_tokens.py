@@ -16,6 +16,7 @@ from tests.serverless.server import Server, serving
 
 from outlast import Client, Worker
 from outlast_serverless import Document, Runtime, Secrets
+from outlast_serverless.calls import tokens
 
 METHODS = ("client_secret_basic", "client_secret_post", "client_secret_jwt", "private_key_jwt", "none")
 TOKEN = {"token": "refresh-1", "type": "urn:x"}
@@ -83,6 +84,18 @@ async def test_a_token_is_kept_until_it_expires(run: Run, authority: Authority) 
     assert len(authority.asked) == 4, "one that is good for half a minute is not kept"
     await run(calls("oauth2", {**said, "request": {"encoding": "application/json"}}))
     assert authority.asked[-1]["audience"] == ["x", "y"]
+
+
+async def test_a_token_whose_end_is_not_said_is_kept_for_a_minute(
+    run: Run, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority.lifetime = None
+    assert tokens._UNSAID_S == 60
+    await run(calls("oauth2", policy(), times=2))
+    assert len(authority.asked) == 1
+    monkeypatch.setattr(tokens, "_UNSAID_S", 0.0)
+    await run(calls("oauth2", policy(), times=2))
+    assert len(authority.asked) == 3
 
 
 async def test_a_token_that_is_refused_is_asked_for_again(run: Run, authority: Authority) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.errors import ExpressionBudgetError
+from outlast_serverless.interpreter.tasks import filters
 from outlast_serverless.jq import Evaluator, ExpressionFailed, JqChecker
 from outlast_serverless.jq.paths import Path, path
 from outlast_serverless.plan.data import expression, template
@@ -226,3 +227,20 @@ def outcome(call: Callable[[], Any]) -> Any:
 )
 def test_more_than_a_path_is_none(text: str) -> None:
     assert path(text) is None
+
+
+def test_a_pattern_that_never_ends_costs_the_helper_alone(evaluator: Evaluator) -> None:
+    """Filters of events are matched so, too."""
+    pattern = filters._FULL_MATCH
+    with pytest.raises((ExpressionFailed, ExpressionBudgetError)):
+        evaluator.evaluate(
+            expression(f"${{ {pattern} }}", "/p"), "a" * 40 + "!", {"pattern": "(a+)+x|(a|a)*x"}, NOW
+        )
+    assert (
+        evaluator.evaluate(expression(f"${{ {pattern} }}", "/p"), "paid", {"pattern": "p(ai|en)d"}, NOW)
+        is True
+    )
+    assert (
+        evaluator.evaluate(expression(f"${{ {pattern} }}", "/p"), "unpaid", {"pattern": "p(ai|en)d"}, NOW)
+        is False
+    )

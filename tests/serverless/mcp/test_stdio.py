@@ -117,6 +117,29 @@ async def test_what_is_no_message_is_passed_over(run: Run) -> None:
     assert await run(shell(answers(before="echo starting; echo; echo '{}'"))) == {"tools": []}
 
 
+async def test_a_list_is_one_page_and_the_next_call_may_ask_for_another(run: Run) -> None:
+    assert (await run(shell(answers('{"tools": [], "nextCursor": "p2"}'))))["nextCursor"] == "p2"
+    echoing = answers("""{"tools": [], "asked": '"$c"'}""")
+    found = await run(shell(echoing, parameters={"cursor": "p2"}))
+    assert found["asked"]["params"]["cursor"] == "p2"
+
+
+@pytest.mark.parametrize("method", ["sampling/createMessage", "elicitation/create", "roots/list"])
+async def test_what_a_server_asks_back_is_refused(run: Run, method: str) -> None:
+    parameters = {
+        "sampling/createMessage": {"messages": [], "maxTokens": 1},
+        "elicitation/create": {"message": "who?", "requestedSchema": {"type": "object", "properties": {}}},
+        "roots/list": {},
+    }[method]
+    question = {"jsonrpc": "2.0", "id": 99, "method": method, "params": parameters}
+    asking = answers("""{"tools": [], "told": '"$d"'}""").replace(
+        "id=$(", f"echo '{orjson.dumps(question).decode()}'; read -r d; id=$("
+    )
+    told = (await run(shell(asking)))["told"]
+    assert told["id"] == 99
+    assert "error" in told
+
+
 async def test_a_server_that_does_not_answer_is_told(run: Run) -> None:
     for script, told in (
         ("echo cannot begin >&2; exit 3", "was not answered: Connection closed: cannot begin"),
