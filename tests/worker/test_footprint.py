@@ -4,36 +4,74 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-NOT_FOR_SQLITE = {"alembic", "mako", "psycopg", "psycopg_binary"}
+import pytest
+
+NOT_FOR_SQLITE = {"alembic", "mako", "psycopg", "psycopg_binary", "pydantic", "pydantic_core"}
 
 PROGRAM = """
 import asyncio, sys
-from outlast import Client, Worker, workflow
+from dataclasses import dataclass
+from typing import Any
+from outlast import Client, Worker, activity, workflow
+
+@dataclass
+class Order:
+    number: int
+
+@activity.defn(start_to_close_timeout=60)
+def charge(number: int | None) -> dict[str, Any]:
+    return {"number": number}
 
 @workflow.defn
-async def echo(number: int) -> int:
-    return number
+class Plain:
+    @workflow.run
+    async def run(self, number: int) -> int:
+        return (await charge(number))["number"]
 
-async def main(url):
-    async with Client.connect(url) as client, Worker(client, workflows=[echo]):
-        assert await client.execute(echo, 7) == 7
+    @workflow.signal
+    def note(self, words: list[Any]) -> None:
+        pass
 
-asyncio.run(main(sys.argv[1]))
+@workflow.defn
+class Typed(Plain):
+    @workflow.signal
+    def change(self, order: Order) -> None:
+        pass
+
+async def main(url, served):
+    async with Client.connect(url) as client, Worker(client, workflows=[served], activities=[charge]):
+        loaded = "pydantic" in sys.modules
+        assert await client.execute(Plain if served is Plain else Typed, 7) == 7
+        assert ("pydantic" in sys.modules) == loaded
+
+asyncio.run(main(sys.argv[1], {"plain": Plain, "typed": Typed}[sys.argv[2]]))
 print(*sys.modules)
 """
 
 
-def loaded_by_a_worker(url: str) -> set[str]:
-    """The packages and modules of a process that has run a workflow."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM, url], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database with its tables."""
+    made = f"sqlite:///{tmp_path_factory.mktemp('footprint')}/orders.db"
+    packages_of_a_worker(made, "plain")
+    return made
 
 
-def test_a_worker_on_sqlite_loads_neither_the_driver_of_postgresql_nor_the_migrations(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/orders.db"
-    loaded_by_a_worker(url)  # makes the tables
-    packages = {name.partition(".")[0] for name in loaded_by_a_worker(url)}
-    assert {"outlast_store", "sqlalchemy"} <= packages
-    assert not NOT_FOR_SQLITE & packages
+def packages_of_a_worker(url: str, served: str) -> set[str]:
+    """The packages that a process has loaded when it has run a workflow."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, url, served], capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_a_worker_on_sqlite_loads_no_driver_of_postgresql_no_migrations_and_no_pydantic(url: str) -> None:
+    loaded = packages_of_a_worker(url, "plain")
+    assert {"outlast_store", "sqlalchemy"} <= loaded
+    assert not NOT_FOR_SQLITE & loaded
+
+
+def test_a_worker_whose_code_takes_more_than_plain_json_loads_pydantic_before_it_works(url: str) -> None:
+    loaded = packages_of_a_worker(url, "typed")
+    assert NOT_FOR_SQLITE & loaded == {"pydantic", "pydantic_core"}

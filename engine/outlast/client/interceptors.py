@@ -9,7 +9,7 @@ intercepted. The first of several is the outermost. A method that nobody overrid
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outlast.client.intercepted_calls import (
     CancelActivity,
@@ -31,11 +31,13 @@ from outlast.client.intercepted_calls import (
 from outlast.client.workflows.handle import WorkflowHandle
 from outlast.client.workflows.update_handle import UpdateHandle
 from outlast.histories.fork import Forked
-from outlast.visibility.views import WorkflowDescription
 from outlast_activities.interceptors import ActivityInterceptor
 from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.options.validation import validate_list
 from outlast_workflow.run.interceptors import WorkflowInterceptor
+
+if TYPE_CHECKING:
+    from outlast.visibility.views import WorkflowDescription
 
 
 class ClientInterceptor:

@@ -9,6 +9,7 @@ this module cheaply.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from outlast.client.connection import Connection
@@ -18,7 +19,9 @@ from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.primitives.interceptor_chain import Chain
 
 if TYPE_CHECKING:
+    from outlast.client.histories import Histories
     from outlast.client.interceptors import Interceptor
+    from outlast.client.visibility import Visibility
     from outlast.client.workflows.handle import WorkflowHandle
     from outlast.histories.importer import Imported, Progress
     from outlast.histories.source import Source
@@ -55,9 +58,7 @@ class Reader(Connection):
         # A connection needs the engine. A process that only declares workflows never loads it.
         from outlast.client.activities import Activities
         from outlast.client.context import ClientContext
-        from outlast.client.histories import Histories
         from outlast.client.interceptors import ClientInterceptor
-        from outlast.client.visibility import Visibility
         from outlast.client.workflows.starts import Starts
         from outlast.queues.queues import Queues
 
@@ -65,10 +66,22 @@ class Reader(Connection):
         context = ClientContext(runtime, converter, limits, chain)
         self._starts = Starts(context)
         self._activities = Activities(context)
-        self._visibility = Visibility(runtime, self.handle)
-        self._histories = Histories(runtime)
         self.queues = Queues(runtime)
         self._context = context
+
+    # Most processes never look at many workflows. What describes them takes 8 MB, most of it pydantic's.
+
+    @cached_property
+    def _visibility(self) -> Visibility:
+        from outlast.client.visibility import Visibility
+
+        return Visibility(self.runtime, self.handle)
+
+    @cached_property
+    def _histories(self) -> Histories:
+        from outlast.client.histories import Histories
+
+        return Histories(self.runtime)
 
     def handle(
         self,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from outlast.queues.descriptions import QueueDescription, queue_description
 from outlast.runtime.runtime import Runtime
 from outlast_store.journal.batch import Change
 from outlast_store.queues.definitions import (
@@ -31,6 +30,9 @@ from outlast_workflow.options.validation import (
     validate_note,
     validate_queue,
 )
+
+if TYPE_CHECKING:
+    from outlast.queues.descriptions import QueueDescription
 
 logger = logging.getLogger("outlast.client")
 
@@ -131,7 +133,7 @@ class Queues:
         load = await runtime.read(queue_load, now, queue)
         if load is None:
             raise await runtime.read(unknown_queue, queue)
-        return queue_description(load, now)
+        return _description(load, now)
 
     @explained("list", "queues.list()")
     async def list(self, *, after: str = "", limit: int | None = None) -> Sequence[QueueDescription]:
@@ -152,7 +154,7 @@ class Queues:
             now = self._runtime.environment.clock.now()
             # Each queue takes some statements, so the event loop leaves them to a thread.
             page = await self._runtime.read_aside(queue_loads, now, after, wanted)
-            found += [queue_description(load, now) for load in page]
+            found += [_description(load, now) for load in page]
             if len(page) < wanted:
                 break
             after = page[-1].row.queue
@@ -193,7 +195,7 @@ class Queues:
         """Describe a queue that was just written, also where somebody has deleted it since: then nothing was in it."""
         now = self._runtime.environment.clock.now()
         load = await self._runtime.read(queue_load, now, row.queue)
-        return queue_description(QueueLoad(row) if load is None else load, now)
+        return _description(QueueLoad(row) if load is None else load, now)
 
     async def _apply(self, change: Change[QueueRow]) -> QueueRow:
         return await self._runtime.journal.apply(change)
@@ -218,3 +220,10 @@ def _update_command(kept: Queue, given: Queue) -> str:
         if kept.limits[name] != limit
     ]
     return " ".join(["outlast queue update", shlex.quote(given.name), *options])
+
+
+def _description(load: QueueLoad, now: int) -> QueueDescription:
+    # A worker asks for none, and does without pydantic.
+    from outlast.queues.descriptions import queue_description
+
+    return queue_description(load, now)

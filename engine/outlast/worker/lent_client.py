@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from outlast.blocking.client import Client as BlockingClient
 from outlast.blocking.thread import Caller, refuse_on_a_loop
 from outlast.client.client import Client
 from outlast_activities.context import CURRENT
 from outlast_workflow.errors import JournalClosedError
 from outlast_workflow.errors.context import NotInActivityError
+
+if TYPE_CHECKING:
+    from outlast.blocking.client import Client as BlockingClient
 
 T = TypeVar("T")
 
@@ -83,4 +85,9 @@ def lent_client() -> Client | BlockingClient:
             'themselves, or run in threads (executor="thread"); in a test, give one to ActivityEnvironment(client=…)'
         )
     client, loop = lent
-    return client if running.definition.is_async else BlockingClient(client, LoopCaller(loop))
+    if running.definition.is_async:
+        return client
+    # A worker without such activities does without it.
+    from outlast.blocking.client import Client as BlockingClient
+
+    return BlockingClient(client, LoopCaller(loop))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Never, Self, cast
 
 from outlast.client.client import Client
@@ -13,6 +13,7 @@ from outlast.worker.settings import WorkerSettings, checked_queues
 from outlast.worker.tuning import tune_process
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.definitions import definition_of as activity_definition_of
+from outlast_workflow.data.converter import load_readers
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.declare.definitions import definitions_of as workflow_definitions_of
 from outlast_workflow.errors import InvalidOptionError, QueueNotFoundError, StoreError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from outlast.worker.loop_worker import LoopWorker
     from outlast.worker.threaded_worker import WorkerThread
     from outlast_store.database.urls import DatabaseUrl
+    from outlast_workflow.data.signatures import CallSignature
 
 logger = logging.getLogger("outlast.worker")
 
@@ -250,6 +252,7 @@ class Worker:
         from outlast.worker.loop_worker import LoopWorker
         from outlast.worker.threaded_worker import WorkerThread
 
+        load_readers(self._signatures())
         for queue in self._defines:
             await self.client.queues.define_queue(queue, "keep")
         await self._warn_of_unknown_queues()
@@ -274,6 +277,16 @@ class Worker:
             "" if queues is None else f"; queues {', '.join(sorted(queues)) or 'none'}",
             extra={"worker_id": self.worker_id},
         )
+
+    def _signatures(self) -> Iterator[CallSignature]:
+        for workflow in self.workflows.values():
+            # Other workflows take their input as plain JSON.
+            if not workflow.takes_input:
+                yield workflow.signature
+            for handler in workflow.handlers.all():
+                yield handler.signature
+        for activity in self.activities.values():
+            yield activity.signature
 
     async def _warn_of_unknown_queues(self) -> None:
         """Log the queues to admit from that nobody has defined: a name may be mistyped, and nobody would see it."""

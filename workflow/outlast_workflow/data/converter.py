@@ -8,7 +8,7 @@ so that it is never mistaken for an envelope.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
@@ -60,9 +60,6 @@ class DataConverter:
         if codec is not None and not codec.name:
             raise InvalidOptionError("payload codec must have a name that is not empty", field="codec")
         self.codec = codec
-        # Loads pydantic: here and not at import, which would slow down the start of programs that only declare
-        # workflows and activities; nor at the first value that needs it, which would slow down a workflow task.
-        import_module("outlast_workflow.data.adapters")
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -245,6 +242,22 @@ class DataConverter:
                 f"{what} cannot be decoded: payload codec {name!r} raised {type(error).__name__}: "
                 "is its key the right one?"
             ) from error
+
+
+def load_readers(signatures: Iterable[CallSignature]) -> None:
+    """Load pydantic if a hint of one of these functions needs it.
+
+    A worker calls this for what it runs, before it runs it: loading takes 6 MB, and at the first such value it would
+    slow down a workflow task. Where all hints are plain, pydantic is never loaded.
+
+    Args:
+        signatures: The functions' signatures.
+    """
+    for signature in signatures:
+        for hint in (*signature.hints, signature.var_hint, signature.result_hint):
+            if not is_untyped(hint) and simple_types(hint) is None:
+                import_module("outlast_workflow.data.adapters")
+                return
 
 
 class _ArgumentsReader:

@@ -8,7 +8,7 @@ On the class, ``Order.approve`` is a typed reference without ``self``: it names 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
@@ -92,6 +92,11 @@ class HandlerSet:
     def of(self, kind: str) -> dict[str, Handler]:
         """Return the named handlers of a kind."""
         return {"signal": self.signals, "query": self.queries, "update": self.updates}[kind]
+
+    def all(self) -> Iterator[Handler]:
+        """Iterate over the handlers of all kinds, named and dynamic."""
+        for handlers in (self.signals, self.queries, self.updates, self.dynamic):
+            yield from handlers.values()
 
     def find(self, kind: str, name: str) -> Handler | None:
         """Return the handler of a name, or the dynamic one of its kind."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Generic, Literal, Never, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, overload
 
 import orjson
 
@@ -17,8 +17,6 @@ from outlast.histories.exporter import export_run
 from outlast.histories.history_pages import EVENTS_PER_PAGE, HistoryEvent, history_page
 from outlast.runtime.result_waits import RunEnd
 from outlast.runtime.runtime import Runtime
-from outlast.visibility.describe import describe
-from outlast.visibility.views import WorkflowDescription
 from outlast_store.schema.rows import RunRow
 from outlast_workflow.data.converter import DataConverter
 from outlast_workflow.errors import WorkflowNotFoundError
@@ -27,6 +25,9 @@ from outlast_workflow.options.options import timeout_seconds
 from outlast_workflow.options.other_names import refuse_unknown
 from outlast_workflow.options.validation import Seconds
 from outlast_workflow.run.mailbox import NO_DEFAULT
+
+if TYPE_CHECKING:
+    from outlast.visibility.views import WorkflowDescription
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -213,6 +214,9 @@ class RunReader(Generic[T]):
         return await interceptors.call("describe_workflow", call, lambda call: self._describe(follow_runs))
 
     async def _describe(self, follow_runs: bool | None) -> WorkflowDescription:
+        # What is read without it needs no pydantic.
+        from outlast.visibility.describe import describe
+
         context = self._context
         follow = not self._pinned if follow_runs is None else follow_runs
         if self._outbox is not None:
