@@ -62,7 +62,8 @@ class OutcomeEncoder:
                 value.close()
                 raise _hidden_coroutine(activity_type)
             payload = self.converter.encode(value, f"the result of {activity_type}")
-            self.limits.check("payload_bytes", len(payload.json), whose=activity_type)
+            if len(payload.json) >= self.limits.near["payload_bytes"]:
+                self.limits.check("payload_bytes", len(payload.json), whose=activity_type)
         except Exception as error:
             outcome = self.unusable(error)
             let_go(error)

@@ -1,4 +1,5 @@
 import asyncio
+import copy
 import logging
 from dataclasses import fields
 
@@ -27,6 +28,17 @@ def test_a_limit_is_exceeded_when_the_value_is_greater(kind):
 def test_a_limit_of_zero_is_off(caplog):
     only("open_updates", 0).check("open_updates", 10**12)
     assert not caplog.records
+    assert only("open_updates", 0).near["open_updates"] > 10**15
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 99, 100, 101])
+def test_what_is_not_near_a_limit_needs_no_check(caplog, limit):
+    limits = copy.copy(only("open_updates", limit))
+    near = limits.near["open_updates"]
+    limits.check("open_updates", near - 1)
+    assert not caplog.records
+    limits.check("open_updates", near)
+    assert caplog.records
 
 
 @pytest.mark.parametrize(("value", "warnings"), [(79, 0), (80, 1), (100, 1)])

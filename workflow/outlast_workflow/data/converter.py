@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import orjson
 
-from outlast_workflow.data.reading import hint_name, is_untyped, simple_types
+from outlast_workflow.data.reading import hint_name, is_untyped, plain_classes, simple_types
 from outlast_workflow.data.signatures import CallSignature
 from outlast_workflow.data.writing import UnwritableError, dump
 from outlast_workflow.errors import (
@@ -153,15 +153,19 @@ class DataConverter:
             PayloadDecodeError: The payload does not match the hint.
             PayloadCodecError: Its codec is not configured, or failed.
         """
-        if payload.is_object_with("$codec"):
-            payload = self._opened(payload, what)
-        if is_untyped(hint):
-            return payload.take()
-        classes = simple_types(hint)
+        try:
+            classes = plain_classes(hint)
+        except TypeError:
+            classes = None
         if classes is not None:
             value = payload.take()
+            if value.__class__ is dict and "$codec" in value:
+                payload = self._opened(payload, what)
+                value = payload.take()
             if isinstance(value, classes):
                 return value
+        elif payload.is_object_with("$codec"):
+            payload = self._opened(payload, what)
         return _validated(b"[%b]" % payload.json, (hint,), (what,), (what,))[0]
 
     def decode_args(self, payload: Payload, signature: CallSignature | None = None) -> list[Any]:
@@ -176,9 +180,10 @@ class DataConverter:
                 the parameter.
             PayloadCodecError: Their codec is not configured, or failed.
         """
-        if payload.is_object_with("$codec"):
-            payload = self._opened(payload, f"the input of {signature.name}()" if signature else "the input")
         values = payload.take()
+        if values.__class__ is dict and "$codec" in values:
+            payload = self._opened(payload, f"the input of {signature.name}()" if signature else "the input")
+            values = payload.take()
         if not isinstance(values, list):
             raise PayloadDecodeError(
                 f"the input{f' of {signature.name}()' if signature else ''} is not a JSON array of arguments: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 import typing
 from typing import Any, get_args, get_origin
@@ -47,6 +48,16 @@ def simple_types(hint: Any) -> tuple[type, ...] | None:
     if origin is dict and arguments == (str, Any):
         return (dict,)
     return None
+
+
+@functools.lru_cache(1024)
+def plain_classes(hint: Any) -> tuple[type, ...] | None:
+    """Return the classes whose plain JSON values are passed on as they are; ``None`` if others read the hint. Cached.
+
+    Raises:
+        TypeError: The hint is unhashable; others read it.
+    """
+    return (object,) if is_untyped(hint) else simple_types(hint)
 
 
 def hint_name(hint: Any) -> str:

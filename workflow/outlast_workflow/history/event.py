@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import orjson
 
-from outlast_workflow.primitives.payloads import Payload, dumps
+from outlast_workflow.primitives.payloads import Payload, dumps, embed
 
 Failure = dict[str, Any]
 """A failure as JSON: see :mod:`outlast_workflow.data.failures`."""
@@ -80,8 +80,8 @@ def _writer(cls: Any) -> Any:
             lines.append(
                 f"  if (value := self.{name}) is not None: document[{name!r}] = {form(name, 'value')}"
             )
-    lines.append("  return dumps(document)")
-    scope: dict[str, Any] = {"fragment": orjson.Fragment, "dumps": dumps}
+    lines.append("  return dumps(document, embed)")
+    scope: dict[str, Any] = {"fragment": orjson.Fragment, "dumps": orjson.dumps, "embed": embed}
     exec("\n".join(lines), scope)
     return scope["to_json"]
 

@@ -37,6 +37,7 @@ class CommandLog:
         "entries",
         "last_id",
         "limits",
+        "near",
         "places",
         "read_only",
         "refusal",
@@ -48,6 +49,8 @@ class CommandLog:
 
     def __init__(self, limits: StructuralLimits, whose: str = "") -> None:
         self.limits = limits
+        # From which values on a check has something to say; smaller ones need none.
+        self.near = limits.near
         self.whose = whose
         self.warned: set[str] = set()
         self.entries: list[Event | None] = []
@@ -76,7 +79,7 @@ class CommandLog:
         entries.append(command)
         if self.replaying:
             self.places.append(calling_place())
-        else:
+        elif index >= self.near["commands_per_workflow_task"]:
             self.check("commands_per_workflow_task", index)
         return index - 1
 

@@ -255,7 +255,7 @@ class DeterministicLoop(RestrictedLoop):
         timer.workflow_task = log.workflow_task
         timer.index = log.add(TimerScheduled(command_id, fire_at, summary))
         self.timers[command_id] = timer
-        if not log.replaying:
+        if not log.replaying and len(self.timers) >= log.near["pending_timers"]:
             log.check("pending_timers", len(self.timers))
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

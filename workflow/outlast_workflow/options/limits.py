@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from outlast_workflow.errors import InvalidOptionError, StructuralLimitError
 
@@ -26,12 +29,32 @@ _ADVICE = {
 }
 
 
+class _Near:
+    """Gives limits an attribute that is no option, and that is made at its first use."""
+
+    __slots__ = ("near",)
+
+    near: Mapping[str, int]
+
+    def __getattr__(self, name: str) -> Mapping[str, int]:
+        if name != "near":
+            raise AttributeError(f"structural limits have no attribute {name!r}")
+        # Four fifths of each limit, rounded up; out of reach where it is off.
+        limits: Any = self
+        near = {kind.name: (getattr(self, kind.name) * 4 + 4) // 5 or sys.maxsize for kind in fields(limits)}
+        object.__setattr__(self, "near", near)
+        return near
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StructuralLimits:
+class StructuralLimits(_Near):
     """The engine's limits, by kind; 0 switches one off. A value *greater* than its limit is refused.
 
     ``…_bytes`` are bytes of JSON; the others are counts. ``owner_losses`` is how many owners in a row a run may lose;
     the next loss ends it. The last two are not limits: beyond them ``workflow.info()`` suggests continuing as new.
+
+    Attributes:
+        near: By kind, the value from which on :meth:`check` warns or refuses: smaller ones need no check.
     """
 
     payload_bytes: int = 2 * _MIB
@@ -73,9 +96,8 @@ class StructuralLimits:
         Raises:
             StructuralLimitError: The value is greater than the limit.
         """
-        limit: int = getattr(self, kind)
-        if value * 5 >= limit * 4 and limit:
-            self._near(kind, value, limit, whose, warned)
+        if value >= self.near[kind]:
+            self._near(kind, value, getattr(self, kind), whose, warned)
 
     def check_next(self, kind: str, count: int, *, whose: str = "") -> None:
         """Check a count that grows by one, where no record is kept of past warnings.

@@ -14,49 +14,54 @@ _UNSET: Any = object()
 
 
 class Payload:
-    """One JSON value; immutable by convention."""
+    """One JSON value; immutable by convention.
 
-    __slots__ = ("_json", "_value")
+    Attributes:
+        json: The value as JSON text in UTF-8.
+    """
 
-    def __init__(self, json: bytes | None = None, value: Any = _UNSET) -> None:
-        self._json = json
+    __slots__ = ("_value", "json")
+
+    json: bytes
+
+    def __init__(self, json: bytes, value: Any = _UNSET) -> None:
+        self.json = json
         self._value = value
 
     @classmethod
     def of(cls, value: Any) -> Payload:
         """Return the payload of a plain JSON value (``None``, booleans, numbers, text, lists, dicts with text keys)."""
-        return cls(None, value)
+        payload = cls.__new__(cls)
+        payload._value = value
+        return payload
 
-    @property
-    def json(self) -> bytes:
-        """Return the value as JSON text in UTF-8."""
-        if self._json is None:
-            self._json = orjson.dumps(self._value)
-        return self._json
+    # Called for an attribute that is not there, so that text which is there costs no call.
+    def __getattr__(self, name: str) -> bytes:
+        """Make the JSON text at its first use."""
+        if name != "json":
+            raise AttributeError(f"a payload has no attribute {name!r}")
+        self.json = json = orjson.dumps(self._value)
+        return json
 
     @property
     def value(self) -> Any:
         """Return the value as plain Python, which the caller must not change."""
         if self._value is _UNSET:
-            assert self._json is not None
-            self._value = orjson.loads(self._json)
+            self._value = orjson.loads(self.json)
         return self._value
 
     def take(self) -> Any:
         """Return the value as plain Python that the caller owns and may change."""
         if self._value is _UNSET:
-            assert self._json is not None
-            return orjson.loads(self._json)
+            return orjson.loads(self.json)
         if isinstance(self._value, dict | list):
             return orjson.loads(self.json)
         return self._value
 
     def is_object_with(self, key: str) -> bool:
         """Return whether the value is a JSON object with this (plain ASCII) key."""
-        if self._value is _UNSET:
-            assert self._json is not None
-            if self._json[:1] != b"{" or f'"{key}"'.encode() not in self._json:
-                return False
+        if self._value is _UNSET and (self.json[:1] != b"{" or f'"{key}"'.encode() not in self.json):
+            return False
         value = self.value
         return isinstance(value, dict) and key in value
 

@@ -214,8 +214,11 @@ class ActivityCalls:
             checked = checked_headers(headers) if headers else None
         except (WorkflowTaskError, InvalidOptionError) as error:
             raise log.refuse(error) from None
-        log.check("payload_bytes", len(payload.json))
-        log.check("pending_activities", len(self.open) + 1)
+        near = log.near
+        if len(payload.json) >= near["payload_bytes"]:
+            log.check("payload_bytes", len(payload.json))
+        if len(self.open) + 1 >= near["pending_activities"]:
+            log.check("pending_activities", len(self.open) + 1)
         return ActivityScheduled(
             command_id,
             activity_type,

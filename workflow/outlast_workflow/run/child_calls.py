@@ -274,8 +274,11 @@ class ChildCalls:
             checked = checked_headers(headers) if headers else None
         except (WorkflowTaskError, InvalidOptionError) as error:
             raise log.refuse(error) from None
-        log.check("payload_bytes", len(payload.json))
-        log.check("open_children", len(self.open) + 1)
+        near = log.near
+        if len(payload.json) >= near["payload_bytes"]:
+            log.check("payload_bytes", len(payload.json))
+        if len(self.open) + 1 >= near["open_children"]:
+            log.check("open_children", len(self.open) + 1)
         return ChildWorkflowScheduled(
             command_id,
             workflow_id,

@@ -251,7 +251,8 @@ class Starts:
         if call.task_queue != DEFAULT_TASK_QUEUE:
             validate_task_queue(call.task_queue)
         payload = converter.encode_request(call.args, signature, name)
-        limits.check("payload_bytes", len(payload.json), whose=workflow_id)
+        if len(payload.json) >= limits.near["payload_bytes"]:
+            limits.check("payload_bytes", len(payload.json), whose=workflow_id)
         memo = converter.encode(options.memo, "the memo") if options.memo else None
         if memo is not None:
             limits.check("memo_bytes", len(memo.json), whose=workflow_id)

@@ -228,7 +228,8 @@ def query_machine(
         finally:
             if watch is not None:
                 watch.leave()
-        settings.limits.check("payload_bytes", len(result.json), whose=machine.run_id)
+        if len(result.json) >= settings.limits.near["payload_bytes"]:
+            settings.limits.check("payload_bytes", len(result.json), whose=machine.run_id)
         return QueryResult(result), False
     except WorkflowTaskInterrupted as stop:
         if watch is not None:
