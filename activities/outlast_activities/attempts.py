@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from outlast_activities.deadlines import after, options_of, passed, refresh, set_available, set_claimed
+from outlast_activities.deadlines import options_of, passed, refresh, set_available, set_claimed
 from outlast_store.alerts.marks import alert_of_end
 from outlast_store.journal.batch import Batch
 from outlast_store.queues.hold_ups import hold_up
@@ -109,6 +109,7 @@ def schedule(
     """
     now = batch.now
     claimed = claimed_by is not None
+    schedule_to_close = options.schedule_to_close_us
     row = ActivityRow(
         run_id=run.run_id,
         activity_id=event.command_id,
@@ -130,7 +131,7 @@ def schedule(
         last_failure=None,
         schedule_to_start_deadline_at=None,
         start_to_close_deadline_at=None,
-        schedule_to_close_deadline_at=after(now, options.schedule_to_close_us),
+        schedule_to_close_deadline_at=None if schedule_to_close is None else later(now, schedule_to_close),
         heartbeat_deadline_at=None,
         next_deadline_at=None,
         cancel_requested=False,

@@ -19,7 +19,7 @@ from outlast_store.transitions.run_deadlines import PassedDeadline
 from outlast_workflow.errors import DamagedHistoryError
 from outlast_workflow.options.options import ActivityOptions, RetryPolicy
 from outlast_workflow.primitives.enums import TimeoutKind
-from outlast_workflow.primitives.times import LAST_INSTANT
+from outlast_workflow.primitives.times import later
 
 UNREADABLE: Final = ActivityOptions(start_to_close_timeout=60, retry_policy=RetryPolicy(max_attempts=1))
 """Stands for options that cannot be read: the attempt that finds that out is the last one."""
@@ -51,10 +51,7 @@ def read_options(row: ActivityRow) -> ActivityOptions:
 
 def after(instant: int, duration: int | None) -> int | None:
     """Return the instant a duration later, if there is a duration (both in microseconds)."""
-    if duration is None:
-        return None
-    # As `later` does, without a call: each activity has some.
-    return at if (at := instant + duration) < LAST_INSTANT else LAST_INSTANT
+    return None if duration is None else later(instant, duration)
 
 
 def is_bounded(row: ActivityRow) -> bool:
@@ -85,8 +82,10 @@ def set_claimed(row: ActivityRow, options: ActivityOptions, now: int) -> None:
         now: When it starts, in microseconds.
     """
     row.schedule_to_start_deadline_at = None
-    row.start_to_close_deadline_at = after(now, options.start_to_close_us)
-    row.heartbeat_deadline_at = after(now, options.heartbeat_us)
+    # Most activities have one of these deadlines, so the others cost no call.
+    start_to_close, heartbeat = options.start_to_close_us, options.heartbeat_us
+    row.start_to_close_deadline_at = None if start_to_close is None else later(now, start_to_close)
+    row.heartbeat_deadline_at = None if heartbeat is None else later(now, heartbeat)
     refresh(row)
 
 

@@ -219,7 +219,7 @@ class ActivityDefinition(Generic[P, T]):
 
     def _schedule(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         machine = current_machine()
-        signature = self.signature
+        signature = self._signature or self.signature
         if kwargs and not machine.replaying:
             try:
                 args = self._by_position(args, kwargs)

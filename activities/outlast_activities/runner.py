@@ -152,7 +152,8 @@ class ActivityRunner:
             n: How many slots.
             local: Whether they are for local activities.
         """
-        if n > (self.free_for_local if local else self.free):
+        slots = self.max_concurrent + EXTRA_LOCAL_SLOTS if local else self.max_concurrent
+        if self._draining or self._reserved + n > slots:
             return False
         self._reserved += n
         return True

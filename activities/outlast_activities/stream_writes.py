@@ -69,9 +69,9 @@ class WriteStreamItems(BaseChange):
         found = batch.read(tables.activity_executions, ("run_id", "activity_id"), [key])
         rows: list[ActivityRow | None] = [ActivityRow(*values) for values in found] or [None]
         # An earlier change of the same batch may have ended the attempt.
-        entry = batch.activity_rows.get(key)
-        if entry is not None and entry.row.__dict__ != entry.before:
-            rows.append(entry.row)
+        known = batch.activity(*key)
+        if known is not None and vars(known) != batch.activity_rows.before.get(key):
+            rows.append(known)
         for row in rows:
             stop = why_to_stop(self.attempt, row, batch.now)
             if stop is not None and (stop.closed or stop.reason != CANCEL_REQUESTED):

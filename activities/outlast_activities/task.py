@@ -22,9 +22,19 @@ class ActivityTask:
         owner_fence: The fence of the run, if this worker owned it when the attempt began; set by the worker.
         headers: The headers of the call, for interceptors.
         first_run_id: The first run of the chain, to which its streams belong.
+        key: What names this attempt in this process.
     """
 
-    __slots__ = ("first_run_id", "headers", "input", "owner_fence", "row", "workflow_id", "workflow_type")
+    __slots__ = (
+        "first_run_id",
+        "headers",
+        "input",
+        "key",
+        "owner_fence",
+        "row",
+        "workflow_id",
+        "workflow_type",
+    )
 
     def __init__(
         self,
@@ -37,6 +47,7 @@ class ActivityTask:
         first_run_id: str = "",
     ) -> None:
         self.row = row
+        self.key: AttemptKey = (row.run_id, row.activity_id, row.attempt)
         self.input = input
         self.workflow_id = workflow_id
         self.workflow_type = workflow_type
@@ -58,12 +69,6 @@ class ActivityTask:
     def attempt(self) -> int:
         """The attempt's number, rescues and releases included: the claim's token."""
         return self.row.attempt
-
-    @property
-    def key(self) -> AttemptKey:
-        """What names this attempt in this process."""
-        row = self.row
-        return (row.run_id, row.activity_id, row.attempt)
 
     def __repr__(self) -> str:
         row = self.row

@@ -129,6 +129,7 @@ class StartRun(BaseChange):
     ) -> None:
         self.signal = signal
         self.update = update
+        self._has_message = signal is not None or update is not None
         self.limits = DEFAULT_LIMITS
         self.run = run
         self.started = started
@@ -193,11 +194,6 @@ class StartRun(BaseChange):
         instance.current_run_id = run.run_id
         instance.run_count = 1
         return self._begin(batch)
-
-    @property
-    def _has_message(self) -> bool:
-        """Whether a signal or an update is to be sent to the run."""
-        return self.signal is not None or self.update is not None
 
     def _send_message(self, batch: Batch, run: RunRow) -> RequestRow | None:
         if self.signal is not None:

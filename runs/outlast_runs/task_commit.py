@@ -14,9 +14,9 @@ from outlast_runs.task_commands import carry_out
 from outlast_runs.terminal_commands import end_run
 from outlast_runs.updates import answer_updates
 from outlast_runs.workflow_task import Applied, OwnResult, WorkflowTask
-from outlast_store.journal.batch import ActivityKey, BaseChange, Batch
+from outlast_store.journal.batch import BaseChange, Batch
 from outlast_store.queues.gates import check_queue
-from outlast_store.schema.rows import RunRow
+from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.transitions.run_ends import Ended, open_run
 from outlast_store.transitions.streams import check_writable
 from outlast_workflow.errors import RefusedError
@@ -66,17 +66,14 @@ def apply_workflow_task(batch: Batch, run: RunRow, workflow_task: WorkflowTask) 
         _check_unseen(batch, run, workflow_task, terminal)
     if terminal is not None and run.inbox != workflow_task.seen_inbox:
         _check_inbox(run, workflow_task, terminal)
-    for result in workflow_task.own:
-        _check_own(batch, run, workflow_task, result)
+    ended = [_check_own(batch, run, workflow_task, result) for result in workflow_task.own]
     for command in commands:
         if type(command) is ActivityScheduled and command.queue is not None:
             check_queue(batch, command.queue)
     if workflow_task.streams:
         check_streams(batch, run.first_run_id, run.workflow_id, workflow_task)
     seen_all = run.last_seq == workflow_task.seen_seq and run.inbox == workflow_task.seen_inbox
-    for result in workflow_task.own:
-        row = batch.activity(run.run_id, result.activity_id)
-        assert row is not None
+    for row, result in zip(ended, workflow_task.own, strict=True):
         complete(batch, run, row, result.event)
     if workflow_task.considered is not None:
         answer_updates(batch, run, workflow_task.considered)
@@ -157,17 +154,22 @@ def _check_inbox(run: RunRow, workflow_task: WorkflowTask, terminal: Event) -> N
         raise RefusedError("unseen", f"run {run.run_id} was asked something that its end must wait for")
 
 
-def _check_own(batch: Batch, run: RunRow, workflow_task: WorkflowTask, result: OwnResult) -> None:
-    """Refuse a bundled result whose claim no longer holds or whose deadline has passed."""
-    row = batch.activity(run.run_id, result.activity_id)
+def _check_own(batch: Batch, run: RunRow, workflow_task: WorkflowTask, result: OwnResult) -> ActivityRow:
+    """Return the activity of a bundled result; refuse one whose claim no longer holds or whose deadline has passed."""
+    row = batch.activity_rows.get((run.run_id, result.activity_id))
     if (
         row is None
         or row.status != "running"
         or row.attempt != result.attempt
         or row.claimed_by != workflow_task.worker_id
-        or passed(row, batch.now) is not None
+        or (
+            row.next_deadline_at is not None
+            and row.next_deadline_at <= batch.now
+            and passed(row, batch.now) is not None
+        )
     ):
         raise RefusedError("result", f"a result of activity {result.activity_id} came too late")
+    return row
 
 
 class CommitWorkflowTask(BaseChange):
@@ -177,8 +179,12 @@ class CommitWorkflowTask(BaseChange):
         self.run_id = run.run_id
         self.workflow_task = workflow_task
         self.runs = (run.run_id,)
-        self.activities = tuple(_activities(run.run_id, workflow_task))
         commands = workflow_task.commands
+        # The activities that end or are cancelled.
+        self.activities = [(run.run_id, result.activity_id) for result in workflow_task.own]
+        for command in commands:
+            if type(command) is ActivityCancelRequested:
+                self.activities.append((run.run_id, command.command_id))
         if commands and commands[-1].terminal:
             if not workflow_task.nothing_open:
                 self.closes = self.runs
@@ -210,12 +216,3 @@ def written_bytes(workflow_task: WorkflowTask) -> int:
     return sum(
         len(command.value.json) for command in workflow_task.commands if type(command) is StreamWritten
     )
-
-
-def _activities(run_id: str, workflow_task: WorkflowTask) -> list[ActivityKey]:
-    """Return the activities that end or are cancelled in a workflow task."""
-    keys = [(run_id, result.activity_id) for result in workflow_task.own]
-    for command in workflow_task.commands:
-        if isinstance(command, ActivityCancelRequested):
-            keys.append((run_id, command.command_id))
-    return keys

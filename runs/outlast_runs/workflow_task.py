@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_store.transitions.children import NewChild
@@ -23,8 +24,7 @@ from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.run.handler_tasks import Considered
 
 
-@dataclass(slots=True)
-class OwnResult:
+class OwnResult(NamedTuple):
     """The result of an activity that ran here, bundled with the decision that it led to."""
 
     activity_id: int

@@ -194,9 +194,9 @@ class Watched:
         columns = ", ".join(columns_of(tables.workflow_runs))
         text = f"SELECT {columns} FROM workflow_runs WHERE first_run_id = ?"
         runs = {row[0]: RunRow(*row) for row in self.batch.scan(text, (first,))}
-        for run_id, entry in self.batch.run_rows.items():
-            if entry.row.first_run_id == first:
-                runs[run_id] = entry.row
+        for run_id, run in self.batch.run_rows.items():
+            if run.first_run_id == first:
+                runs[run_id] = run
         return max(runs.values(), key=lambda run: run.run_number, default=None)
 
     def _taken(self) -> set[int]:
@@ -330,8 +330,7 @@ class Watched:
         last = self.last
         if last is None:
             return False
-        entry = self.batch.run_rows.get(last.run_id)
-        run = last if entry is None else entry.row
+        run = self.batch.run_rows.get(last.run_id, last)
         return not run.is_open or (how == "cancel_other" and run.cancel_requested_at is not None)
 
 

@@ -176,8 +176,8 @@ class WitnessBatch(Batch):
 
     def _look_for_begun(self) -> None:
         """A local activity begins where its run is: after the change that begins it, whatever comes next."""
-        for key, entry in self.activity_rows.items():
-            row, before = entry.row, entry.before
+        for key, row in self.activity_rows.items():
+            before = self.activity_rows.before.get(key)
             if not row.local or row.status != "running" or key in self._begun:
                 continue
             self._begun.add(key)
@@ -209,11 +209,9 @@ class WitnessBatch(Batch):
             self._noted.append(
                 f"run {run.run_id} has gone on, and has {run.owner_losses} lost owners all the same"
             )
-        for entry in self.run_rows.values():
-            if entry.row.is_open and 0 < self.most_losses < entry.row.owner_losses:
-                self._noted.append(
-                    f"run {entry.row.run_id} is open and has lost {entry.row.owner_losses} owners"
-                )
+        for row in self.run_rows.values():
+            if row.is_open and 0 < self.most_losses < row.owner_losses:
+                self._noted.append(f"run {row.run_id} is open and has lost {row.owner_losses} owners")
 
     def _has_gone_on(self, run_id: str, change: object) -> bool:
         """Whether a change has recorded a workflow task of a run."""

@@ -10,7 +10,7 @@ import pytest
 from tests.rows import latest_row
 
 from outlast import Client, Worker, workflow
-from outlast.worker.blocked_monitor import monitor
+from outlast.worker.blocked_monitor import HERE
 from outlast_store.reads.runs import find_failures
 
 
@@ -67,7 +67,7 @@ async def test_code_that_blocks_fails_its_task_and_nothing_else(
     sqlite_url: str, code: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Client.connect(sqlite_url) as client, Worker(client, workflows=[quick, code]):
-        watch = monitor()
+        watch = HERE.monitor
         assert watch is not None
         watch._limit_s = 0.3
         with caplog.at_level(logging.ERROR, "outlast.worker"):

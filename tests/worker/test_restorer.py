@@ -71,7 +71,7 @@ def ours(**columns: Any) -> RunRow:
     return run_row(1, created_at=NOW, **{"owner_id": "me", "fence": 1, "workflow_type": "Order", **columns})
 
 
-RESULT = (SimpleNamespace(activity_id=1, attempt=1, row=SimpleNamespace(charged_attempt=1)), object())
+RESULT = (SimpleNamespace(key=("run", 1, 1), row=SimpleNamespace(uncharged=0)), object())
 
 
 def test_a_run_is_read_unless_it_is_cached_or_the_worker_stops() -> None:

@@ -126,9 +126,9 @@ def test_a_run_that_ends_before_its_handlers_names_them(
     basket: WorkflowMachine, caplog: pytest.LogCaptureFixture
 ):
     run_task(basket, signal("add_later", "a"), signal("add", "b"), signal("add_later", "c"))
-    assert basket._handling is not None
+    assert basket.handling_so_far is not None
     with caplog.at_level(logging.WARNING, logger="outlast.workflow"):
-        basket._handling.log_unfinished()
+        basket.handling_so_far.log_unfinished()
     assert "still running: add_later (2 times); await workflow.wait_condition" in caplog.text
 
 

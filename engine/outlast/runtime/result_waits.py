@@ -126,13 +126,12 @@ class RunEnds:
 
     def on_commit(self, committed: Committed) -> None:
         """Note the runs that this process has closed."""
-        for run_id, run in committed.runs.items():
-            if run.closed_at is not None:
-                end = self._ends.get(run_id)
-                # A batch without events changed only the row of a run that was closed before.
-                if end is not None and run_id in committed.events:
-                    end.event = committed.events[run_id][-1][1]
-                    self._wake(run_id)
+        for run_id in committed.ended:
+            end = self._ends.get(run_id)
+            # A batch without events changed only the row of a run that was closed before.
+            if end is not None and run_id in committed.events:
+                end.event = committed.events[run_id][-1][1]
+                self._wake(run_id)
 
     async def poll(self, *, everywhere: bool = False) -> None:
         """Look for runs that other processes have closed.

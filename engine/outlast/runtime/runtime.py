@@ -98,8 +98,8 @@ class Runtime:
         self._watching: asyncio.Task[None] | None = None
         self._poll_everywhere_at = 0.0
         self._measured: set[EngineMetrics] = set()
-        self.journal.subscribe(self.request_waits.on_commit)
-        self.journal.subscribe(self.run_ends.on_commit)
+        self.journal.subscribe_to_answers(self.request_waits.on_commit)
+        self.journal.subscribe_to_ends(self.run_ends.on_commit)
         self.journal.subscribe_to_failures(log_failures)
         self.journal.subscribe_to_alerts(log_alerts)
 

@@ -130,11 +130,11 @@ class VirtualClock:
 
     def now(self) -> int:
         """Return the microseconds since the epoch, UTC."""
-        return self._loop.elapsed_us + self._offset_us
+        return self._loop._elapsed_us + self._offset_us
 
     def monotonic(self) -> float:
         """Return seconds that never go back."""
-        return self._loop.time()
+        return self._loop._elapsed_us / 1_000_000
 
     @property
     def utc(self) -> datetime:

@@ -30,7 +30,14 @@ BLOCKED_AFTER_S: Final = 2.0
 """How long a workflow task may run without waiting."""
 CHECK_INTERVAL_S: Final = 0.25
 
-_here = threading.local()
+
+class _Here(threading.local):
+    """The monitor of the thread that looks."""
+
+    monitor: BlockedMonitor | None = None
+
+
+HERE: Final = _Here()
 
 
 # Control flow: no `except Exception` of workflow code may catch it.
@@ -54,13 +61,13 @@ class BlockedMonitor:
     def start(self) -> None:
         """Watch the workflow tasks of the calling thread."""
         self._watched = threading.get_ident()
-        _here.monitor = self
+        HERE.monitor = self
         self._thread.start()
 
     def stop(self) -> None:
         """Stop watching."""
-        if monitor() is self:
-            _here.monitor = None
+        if HERE.monitor is self:
+            HERE.monitor = None
         self._stopping.set()
 
     def enter(self, machine: WorkflowMachine) -> None:
@@ -126,8 +133,3 @@ class BlockedMonitor:
         )
         self._raised = True
         self._raise()
-
-
-def monitor() -> BlockedMonitor | None:
-    """Return the monitor of the calling thread."""
-    return getattr(_here, "monitor", None)

@@ -16,7 +16,7 @@ from outlast.histories.retention import Retention
 from outlast.histories.retention_policy import RetentionPolicy
 from outlast.runtime.runtime import Runtime
 from outlast.worker.activities.dispatcher import ActivityDispatcher
-from outlast.worker.blocked_monitor import BlockedMonitor, monitor
+from outlast.worker.blocked_monitor import HERE, BlockedMonitor
 from outlast.worker.lease import WorkerLease
 from outlast.worker.lent_client import LENT, lend
 from outlast.worker.poller import WorkPoller
@@ -26,7 +26,6 @@ from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.heartbeats import Heartbeats
 from outlast_activities.interceptors import ActivityInterceptor
 from outlast_runs.claims import ReleaseAllRuns
-from outlast_store.journal.batch import Committed
 from outlast_watchdog.watchdog import TaskWatchdog
 from outlast_workflow.declare.definitions import WorkflowDefinition
 from outlast_workflow.errors import OutlastError, StoreError
@@ -137,7 +136,8 @@ class LoopWorker:
         self._running = True
         if self.settings.runtime_guard:
             guard.install()
-        self.runtime.journal.subscribe(self._on_commit)
+        self.runtime.journal.subscribe(self.owner.on_commit)
+        self.runtime.journal.subscribe(self.dispatcher.on_commit)
         # The process may have set its meter provider since the client connected.
         self.runtime.measure()
         self.runtime.workers.append(self.owner)
@@ -148,7 +148,7 @@ class LoopWorker:
         for retention in self._retentions:
             retention.start()
         # The first worker of a thread watches the workflow tasks of all its workers.
-        if self._monitor is not None and monitor() is None:
+        if self._monitor is not None and HERE.monitor is None:
             self._monitor.start()
         self.poller.start()
         file = self.runtime.database.file
@@ -183,7 +183,8 @@ class LoopWorker:
             logger.warning("%d activities run on; they are rescued when the lease ends", len(still_running))
         elif answered:
             await _in_time(self.lease.sign_off(), "the worker could not sign off")
-        self.runtime.journal.unsubscribe(self._on_commit)
+        self.runtime.journal.unsubscribe(self.owner.on_commit)
+        self.runtime.journal.unsubscribe(self.dispatcher.on_commit)
         self.runtime.journal.cache.owners.discard(self.worker_id)
 
     def _stop_accepting(self) -> None:
@@ -236,11 +237,6 @@ class LoopWorker:
         for lost in self.heartbeats.flush(connection, now):
             self.runtime.loop.call_soon_threadsafe(self.dispatcher.heartbeat_lost, lost)
         return self.heartbeats.due_in_s()
-
-    def _on_commit(self, committed: Committed) -> None:
-        self.owner.on_commit(committed)
-        if committed.activities:
-            self.dispatcher.on_commit(committed)
 
 
 async def _in_time(step: Coroutine[Any, Any, Any], otherwise: str) -> bool:

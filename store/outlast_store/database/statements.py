@@ -101,8 +101,6 @@ class Statements(Protocol):
 def _chunks(rows: Sequence[Values], width: int) -> Sequence[Sequence[Values]]:
     """Cut the rows into chunks of a few sizes, the largest first."""
     left = len(rows)
-    if left in CHUNK_SIZES and left * width <= MOST_PARAMETERS:
-        return (rows,)
     chunks: list[Sequence[Values]] = []
     start = 0
     for size in CHUNK_SIZES:
@@ -118,8 +116,10 @@ class SqliteStatements:
 
     def insert(self, connection: Executes, table: Table, rows: Sequence[Values]) -> None:
         """See :class:`Statements`."""
-        for chunk in _chunks(rows, len(rows[0])):
-            text = _insert(table, len(chunk), len(rows[0]))
+        count, width = len(rows), len(rows[0])
+        whole = count in CHUNK_SIZES and count * width <= MOST_PARAMETERS
+        for chunk in (rows,) if whole else _chunks(rows, width):
+            text = _insert(table, len(chunk), width)
             connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
 
     def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
@@ -140,8 +140,9 @@ class SqliteStatements:
         rows: Sequence[Values],
     ) -> None:
         """See :class:`Statements`."""
-        missing = len(rows)
-        for chunk in _chunks(rows, len(rows[0])):
+        missing, width = len(rows), len(rows[0])
+        whole = missing in CHUNK_SIZES and missing * width <= MOST_PARAMETERS
+        for chunk in (rows,) if whole else _chunks(rows, width):
             text = _update(table, where, columns, len(chunk))
             missing -= connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
         if missing:

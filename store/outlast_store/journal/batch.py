@@ -27,7 +27,7 @@ from outlast_store.journal.commit_news import Cache as Cache
 from outlast_store.journal.commit_news import Committed as Committed
 from outlast_store.journal.locked_rows import LockedRows
 from outlast_store.journal.open_items import OpenItems
-from outlast_store.journal.row_sets import Entry, StreamRows
+from outlast_store.journal.row_sets import StreamRows
 from outlast_store.schema import search_index, tables
 from outlast_store.schema.rows import (
     ActivityRow,
@@ -156,7 +156,7 @@ class Batch(LockedRows):
         self.asked = False
         self.memo: dict[str, Any] = {}
         """What its changes have read once for all of them."""
-        self._open = OpenItems()
+        self._open: OpenItems | None = None
         self._events: list[Values] = []
         self._appended: dict[str, list[tuple[int, Event, object]]] = {}
         self.queues: dict[str, QueueRow] = {}
@@ -210,28 +210,35 @@ class Batch(LockedRows):
         if streams:
             self.load_streams(streams)
         if timers:
-            self._open.read_timers(self, sorted(timers))
+            self._items.read_timers(self, sorted(timers))
         if len(closing) > 1:
-            self._open.prefetch(self, sorted(closing))
+            self._items.prefetch(self, sorted(closing))
         self.now = self._clock.now()
 
     # --- what is open in a run --------------------------------------------------------------------------------------
 
+    @property
+    def _items(self) -> OpenItems:
+        """What is open in runs; made for the first change that asks, or has a timer."""
+        if self._open is None:
+            self._open = OpenItems()
+        return self._open
+
     def open_activities(self, run_id: str) -> list[ActivityRow]:
         """Return the run's open activities, locked, in the order in which they were scheduled."""
-        return self._open.activities(self, run_id)
+        return self._items.activities(self, run_id)
 
     def open_timers(self, run_id: str) -> list[int]:
         """Return the run's open timers."""
-        return self._open.timers(self, run_id)
+        return self._items.timers(self, run_id)
 
     def has_open_children(self, run_id: str) -> bool:
         """Return whether a child that the run started is still open."""
-        return self._open.has_children(self, run_id)
+        return self._items.has_children(self, run_id)
 
     def timers(self, run_id: str, timer_ids: Sequence[int]) -> dict[int, int]:
         """Return when those of the run's timers fire that are open; the change has named them."""
-        return self._open.fire_times(run_id, timer_ids)
+        return self._items.fire_times(run_id, timer_ids)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -278,7 +285,7 @@ class Batch(LockedRows):
         """Insert a run; the batch works on its own copy, which it returns."""
         self._touched = True
         row = row.copy()
-        self.run_rows[row.run_id] = Entry(row, None)
+        self.run_rows[row.run_id] = row
         if row.search_attributes is not None:
             search_index.index(self.execute, row)
         return row
@@ -287,8 +294,8 @@ class Batch(LockedRows):
         """Keep the instance row that was made for a start, now that the start takes it."""
         self._touched = True
         self._unconfirmed.discard(row.workflow_id)
-        entry = self.instance_rows[row.workflow_id]
-        vars(entry.row).update(current_run_id=row.current_run_id, workflow_type=row.workflow_type)
+        made = self.instance_rows[row.workflow_id]
+        made.current_run_id, made.workflow_type = row.current_run_id, row.workflow_type
 
     def insert(self, table: Table, rows: Sequence[Values]) -> None:
         """Insert whole rows at once: those that no other change of the batch reads."""
@@ -310,7 +317,7 @@ class Batch(LockedRows):
 
     def add_activity(self, row: ActivityRow) -> None:
         """Insert an activity."""
-        self.activity_rows[row.run_id, row.activity_id] = Entry(row, None)
+        self.activity_rows[row.run_id, row.activity_id] = row
 
     def add_timer(self, run_id: str, timer_id: int, fire_at: int, summary: str | None = None) -> None:
         """Insert a timer.
@@ -321,14 +328,14 @@ class Batch(LockedRows):
             fire_at: When it fires, in microseconds since the epoch.
             summary: What it is for.
         """
-        self._open.added_timers[run_id, timer_id] = fire_at
+        self._items.added_timers[run_id, timer_id] = fire_at
         if summary is not None:
-            self._open.summaries[run_id, timer_id] = summary
+            self._items.summaries[run_id, timer_id] = summary
 
     def remove_timer(self, run_id: str, timer_id: int) -> None:
         """Delete a timer, whether it is there or not."""
         self._touched = True
-        self._open.remove_timer((run_id, timer_id))
+        self._items.remove_timer((run_id, timer_id))
 
     def add_attempt(self, row: AttemptRow) -> None:
         """Insert the row of an attempt that did not succeed."""
@@ -358,7 +365,7 @@ class Batch(LockedRows):
 
     def add_instance(self, row: InstanceRow) -> None:
         """Insert the instance of a workflow id that nobody else can have."""
-        self.instance_rows[row.workflow_id] = Entry(row, None)
+        self.instance_rows[row.workflow_id] = row
 
     def fire_alert(self, row: AlertRow) -> bool:
         """Insert the row of an alert, unless its mark was fired before; return whether this batch has not done so."""
@@ -424,7 +431,7 @@ class Batch(LockedRows):
             self.activity_rows.write(raw, statements)
         if self._events:
             statements.insert(raw, tables.history_events, self._events)
-        if self._open.removed_timers or self._open.added_timers:
+        if self._open is not None:
             self._open.write(raw, statements)
         if self._attempts:
             statements.insert(raw, tables.activity_attempts, self._attempts)
@@ -435,12 +442,12 @@ class Batch(LockedRows):
         # Without a function of their own, because nearly no row has a policy.
         runs: list[Changed] = []
         activities: list[Changed] = []
-        for run in self.run_rows.values():
-            if run.row.alerts is not None:
-                runs.append((run.row.__dict__, run.before))
-        for activity in self.activity_rows.values():
-            if ALERTS in activity.row.options:
-                activities.append((activity.row.__dict__, activity.before))
+        for run_id, run in self.run_rows.items():
+            if run.alerts is not None:
+                runs.append((run.__dict__, self.run_rows.before.get(run_id)))
+        for activity_key, activity in self.activity_rows.items():
+            if ALERTS in activity.options:
+                activities.append((activity.__dict__, self.activity_rows.before.get(activity_key)))
         if runs or activities or self._disarmed:
             self._due += arm(raw, statements, self.now, runs, activities, self._disarmed)
 
@@ -455,7 +462,7 @@ class Batch(LockedRows):
 
     def _write_streams(self, rows: StreamRows) -> None:
         """Write the streams and their new items. A stream that nothing was written to after all is not made."""
-        unused = sorted(key for key, entry in rows.items() if entry.row.version == 0)
+        unused = sorted(key for key, row in rows.items() if row.version == 0)
         for key in unused:
             del rows[key]
         made = [key for key in unused if key in self._made_streams]
@@ -469,33 +476,40 @@ class Batch(LockedRows):
         """Return what a commit makes true of what :meth:`flush` has written."""
         committed = Committed(self.now)
         committed.events = self._appended
-        for run_id, entry in self.run_rows.items():
-            if entry.before is None:
-                committed.runs[run_id] = entry.row
-                committed.begun.append(run_id)
-            elif entry.row.__dict__ != entry.before:
-                committed.runs[run_id] = entry.row
-        for activity in self.activity_rows.values():
-            if activity.before is None or activity.row.__dict__ != activity.before:
-                committed.activities.append(activity.row)
+        known = self.run_rows.before
+        for run_id, row in self.run_rows.items():
+            before = known.get(run_id)
+            if row.__dict__ != before:
+                committed.runs[run_id] = row
+                if before is None:
+                    committed.begun.append(run_id)
+                if row.closed_at is not None:
+                    committed.ended.append(run_id)
+        was = self.activity_rows.before
+        for key, activity in self.activity_rows.items():
+            if activity.__dict__ != was.get(key):
+                committed.activities.append(activity)
         committed.attempts = self._attempts
         if self._failures:
             committed.failures = self._failures
             run_ids = [values[FAILED_RUN] for values in self._failures]
             committed.failed_runs = {
-                run_id: self.run_rows[run_id].row for run_id in run_ids if run_id in self.run_rows
+                run_id: self.run_rows[run_id] for run_id in run_ids if run_id in self.run_rows
             }
         if self._alerts or self._missed_alerts:
             committed.alerts = [*self._alerts.values()]
             committed.missed_alerts = self._missed_alerts
         committed.queues = self.queues
         if self.stream_rows is not None:
+            read = self.stream_rows.before
             committed.streams = {
-                key: entry.row
-                for key, entry in self.stream_rows.items()
-                if entry.before is None or entry.row.version != entry.before["version"]
+                name: stream
+                for name, stream in self.stream_rows.items()
+                if name not in read or stream.version != read[name]["version"]
             }
-        committed.timers = [*self._open.added_timers.values(), *self._due]
+        committed.timers = self._due
+        if self._open is not None:
+            committed.timers += self._open.added_timers.values()
         committed.answered = self.answered
         committed.asked = self.asked
         return committed

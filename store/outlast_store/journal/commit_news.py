@@ -39,6 +39,7 @@ class Committed:
         "asked",
         "attempts",
         "begun",
+        "ended",
         "events",
         "failed_runs",
         "failures",
@@ -58,6 +59,8 @@ class Committed:
         self.runs: dict[str, RunRow] = {}
         self.begun: list[str] = []
         """The ids of the runs that are new."""
+        self.ended: list[str] = []
+        """The ids of the runs that are closed."""
         self.events: dict[str, list[tuple[int, Event, object]]] = {}
         self.activities: list[ActivityRow] = []
         self.attempts: Sequence[tuple[Any, ...]] = ()

@@ -26,7 +26,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -53,16 +54,14 @@ logger = logging.getLogger("outlast.journal")
 FIRST_RETRY_AFTER_S: Final = 0.002
 LONGEST_RETRY_AFTER_S: Final = 1.0
 LONGEST_RETRY_ON_FILE_S: Final = 0.05
+_NEEDS_LOCKS: Final = attrgetter("needs_locks")
 
 
-class Outcome:
+class Outcome(NamedTuple):
     """What became of one change: its value, or the error that its caller gets."""
 
-    __slots__ = ("error", "value")
-
-    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
-        self.value = value
-        self.error = error
+    value: Any = None
+    error: BaseException | None = None
 
 
 class TryAgain(Exception):
@@ -113,7 +112,8 @@ class Committer:
         on_file = database.file is not None
         self._longest_retry_after_s = LONGEST_RETRY_ON_FILE_S if on_file else LONGEST_RETRY_AFTER_S
         self._in_doubt: tuple[int, list[Outcome], Committed] | None = None
-        self._given_up = False
+        self.in_doubt = False
+        """Whether callers got an error about a batch that may have been applied."""
         self._lost_track = False
         self._late: list[Committed] = []
 
@@ -196,8 +196,16 @@ class Committer:
         if os.getpid() != self._pid:
             return [Outcome(None, forked()) for _ in changes], []
         try:
-            settled = self._settle_doubt() if self._in_doubt is not None else None
-            result = settled or self._try(changes)
+            result = self._settle_doubt() if self._in_doubt is not None else None
+            if result is None:
+                trusting = not any(map(_NEEDS_LOCKS, changes))
+                try:
+                    result = self._transaction(changes, self.cache if trusting else None)
+                except StaleRows:
+                    if not trusting:
+                        raise
+                    self.statistics["stale"] += 1
+                    result = self._transaction(changes, None)
         except Exception as error:
             # Whatever it is, every caller must get an outcome.
             result = self._after_error(changes, error)
@@ -207,17 +215,6 @@ class Committer:
             outcomes, committed = result
             result, self._late = (outcomes, self._late + committed), []
         return result
-
-    def _try(self, changes: Sequence[Change[Any]]) -> Result:
-        for change in changes:
-            if change.needs_locks:
-                break
-        else:
-            try:
-                return self._transaction(changes, self.cache)
-            except StaleRows:
-                self.statistics["stale"] += 1
-        return self._transaction(changes, None)
 
     def _transaction(self, changes: Sequence[Change[Any]], cache: Cache | None) -> Result:
         if self._raw is None:
@@ -358,17 +355,12 @@ class Committer:
         if self._failing_since is None:
             self._failing_since = now
         if now - self._failing_since > self._patience_s:
-            self._given_up = self._in_doubt is not None
+            self.in_doubt = self._in_doubt is not None
             return [Outcome(None, translate(error)) for _ in changes], []
         self.statistics["retries"] += 1
         pause_s = self._retry_after_s
         self._retry_after_s = min(pause_s * 2, self._longest_retry_after_s)
         raise TryAgain(pause_s) from error
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether callers got an error about a batch that may have been applied."""
-        return self._given_up
 
     def _settle_doubt(self) -> Result | None:
         """Return the outcome of the batch in doubt; ``None`` if it was not applied, or its callers have their error.
@@ -376,9 +368,9 @@ class Committer:
         If it was applied after all, the listeners are notified late.
         """
         settled = self._resolve_doubt()
-        if not self._given_up:
+        if not self.in_doubt:
             return settled
-        self._given_up = False
+        self.in_doubt = False
         if settled is not None:
             for committed in settled[1]:
                 committed.late = True

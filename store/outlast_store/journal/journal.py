@@ -63,18 +63,24 @@ class Journal:
 
     def __init__(self, database: Database, environment: Environment) -> None:
         self.committer = Committer(database, environment)
+        self.cache: Cache = self.committer.cache
+        """The rows that only this process writes."""
         self.loop = asyncio.get_running_loop()
         self.queue: deque[tuple[Change[Any], Callback]] = deque()
         """The changes that no batch has taken yet, each with its callback."""
         self._listeners: list[Listener] = []
+        self._end_listeners: list[Listener] = []
+        self._answer_listeners: list[Listener] = []
         self._failure_listeners: list[Listener] = []
         self._alert_listeners: list[Listener] = []
         self._room = asyncio.Event()
         self._room.set()
         self._closed = False
         self._settling: asyncio.TimerHandle | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._busy = False
+        """Whether something is queued or under way."""
+        self._rested: asyncio.Event | None = None
+        """Set when nothing is; made by whoever waits for that."""
         self.write_lock: WriteLock | None = None
         """Who in this process may write to the SQLite file; ``None`` where more than one may."""
         self._driver: InlineDriver | ThreadDriver | ExecutorDriver
@@ -88,11 +94,6 @@ class Journal:
                 self.write_lock = WriteLock()
             self._driver = InlineDriver(self, shared=shared)
 
-    @property
-    def cache(self) -> Cache:
-        """The rows that only this process writes."""
-        return self.committer.cache
-
     def subscribe(self, listener: Listener) -> None:
         """Call ``listener`` on the loop with everything that is committed from now on."""
         self._listeners.append(listener)
@@ -100,6 +101,14 @@ class Journal:
     def unsubscribe(self, listener: Listener) -> None:
         """Stop calling ``listener``."""
         self._listeners.remove(listener)
+
+    def subscribe_to_ends(self, listener: Listener) -> None:
+        """Call ``listener``, before all others, on the loop with what is committed from now on, where runs close."""
+        self._end_listeners.append(listener)
+
+    def subscribe_to_answers(self, listener: Listener) -> None:
+        """Call ``listener``, likewise, with what is committed from now on, where it holds answers to requests."""
+        self._answer_listeners.append(listener)
 
     def subscribe_to_failures(self, listener: Listener) -> None:
         """Call ``listener`` on the loop with what is committed from now on, where it holds failures."""
@@ -124,7 +133,7 @@ class Journal:
         self.queue.append((change, callback))
         if len(self.queue) > MOST_QUEUED:
             self._room.clear()
-        self._idle.clear()
+        self._busy = True
         self._driver.notice()
 
     async def apply(self, change: Change[T]) -> T:
@@ -162,7 +171,10 @@ class Journal:
 
     async def settled(self) -> None:
         """Wait until every queued change is committed or refused, and its caller notified."""
-        await self._idle.wait()
+        if self._busy:
+            if self._rested is None:
+                self._rested = asyncio.Event()
+            await self._rested.wait()
 
     async def close(self) -> None:
         """Commit what is queued, then stop."""
@@ -170,7 +182,7 @@ class Journal:
             return
         self._closed = True
         self.committer.hurry(CLOSE_PATIENCE_S)
-        await self._idle.wait()
+        await self.settled()
         self._driver.stop()
         self.committer.close()
 
@@ -198,6 +210,10 @@ class Journal:
             committed: What their transactions wrote.
         """
         for news in committed:
+            if news.answered:
+                self._tell(self._answer_listeners, news)
+            if news.ended:
+                self._tell(self._end_listeners, news)
             for listener in tuple(self._listeners):
                 try:
                     listener(news)
@@ -207,9 +223,9 @@ class Journal:
                 self._tell(self._failure_listeners, news)
             if news.alerts or news.missed_alerts:
                 self._tell(self._alert_listeners, news)
-        for (_, callback), outcome in zip(batch, outcomes, strict=True):
+        for (_, callback), (value, error) in zip(batch, outcomes, strict=True):
             try:
-                callback(outcome.value, outcome.error)
+                callback(value, error)
             except Exception:
                 logger.exception("a caller of the journal failed")
         if not self._room.is_set() and len(self.queue) <= MOST_QUEUED // 2:
@@ -233,7 +249,10 @@ class Journal:
     def rest(self) -> None:
         """Note that no batch is under way. Called on the loop."""
         if not self.queue:
-            self._idle.set()
+            self._busy = False
+            if self._rested is not None:
+                self._rested.set()
+                self._rested = None
 
 
 class InlineDriver:

@@ -13,7 +13,7 @@ taken on trusted rows: :meth:`LockedRows.require_locks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from outlast_store.database.raw_connection import RawConnection
 from outlast_store.database.sql_text import Asked, Values
 from outlast_store.database.statements import StaleRows, Statements
 from outlast_store.journal.commit_news import ActivityKey, Cache
-from outlast_store.journal.row_sets import ActivityRows, Entry, InstanceRows, RunRows, StreamRows
+from outlast_store.journal.row_sets import ActivityRows, InstanceRows, RunRows, StreamRows
 from outlast_store.schema import tables
 from outlast_store.schema.rows import ActivityRow, InstanceRow, QueueRow, RunRow, StreamKey, StreamRow
 
@@ -36,8 +36,13 @@ class LockedRows:
     def __init__(self, raw: RawConnection, statements: Statements, cache: Cache | None) -> None:
         self.raw = raw
         self.instance_rows = InstanceRows()
+        self.instance_rows.before = {}
         self.run_rows = RunRows()
+        self.run_rows.before = {}
         self.activity_rows = ActivityRows()
+        self.activity_rows.before = {}
+        self.run: Callable[[str], RunRow | None] = self.run_rows.get
+        """Return a run that a change named (or that an earlier change of the batch made)."""
         self._statements = statements
         self._cached_runs: Mapping[str, RunRow] = cache.runs if cache is not None else _NOTHING
         self._cached_activities: Mapping[ActivityKey, ActivityRow] = (
@@ -54,27 +59,20 @@ class LockedRows:
         self._made_streams: set[StreamKey] = set()
         self._unconfirmed: set[str] = set()
 
-    def run(self, run_id: str) -> RunRow | None:
-        """Return a run that a change named (or that an earlier change of the batch made)."""
-        entry = self.run_rows.get(run_id)
-        return entry.row if entry is not None else None
-
     def activity(self, run_id: str, activity_id: int) -> ActivityRow | None:
         """Return an activity that a change named (or that an earlier change of the batch made)."""
-        entry = self.activity_rows.get((run_id, activity_id))
-        return entry.row if entry is not None else None
+        return self.activity_rows.get((run_id, activity_id))
 
     def instance(self, workflow_id: str) -> InstanceRow | None:
         """Return the instance, or ``None`` where it is new in this batch and nobody has started it yet."""
         if workflow_id in self._unconfirmed:
             return None
-        entry = self.instance_rows.get(workflow_id)
-        return entry.row if entry is not None else None
+        return self.instance_rows.get(workflow_id)
 
     def stream(self, key: StreamKey) -> StreamRow:
         """Return a stream that a change named; one that is new has no item yet."""
         assert self.stream_rows is not None
-        return self.stream_rows[key].row
+        return self.stream_rows[key]
 
     # --- trust ------------------------------------------------------------------------------------------------------
 
@@ -111,7 +109,8 @@ class LockedRows:
             rows = [tuple(vars(wanted[key]).values()) for key in sorted(wanted)]
             new = self._statements.insert_new(self.raw, InstanceRows.table, rows)
             for key in new:
-                self.instance_rows[key] = Entry(wanted[key], dict(vars(wanted[key])))
+                self.instance_rows[key] = wanted[key]
+                self.instance_rows.before[key] = dict(vars(wanted[key]))
             self._unconfirmed = new
         known = sorted((wanted.keys() | named) - new)
         if known:
@@ -141,6 +140,7 @@ class LockedRows:
         known = self.stream_rows
         if known is None:
             known = self.stream_rows = StreamRows()
+            known.before = {}
         missing: list[StreamKey] = []
         for key in sorted(keys):
             if key in known:
@@ -149,7 +149,8 @@ class LockedRows:
             if row is None:
                 missing.append(key)
             else:
-                known[key] = Entry(row.copy(), row.__dict__)
+                known[key] = row.copy()
+                known.before[key] = row.__dict__
                 self._trusted_streams.append(key)
         if not missing:
             return
@@ -161,7 +162,7 @@ class LockedRows:
         new = [key for key in missing if key not in known]
         rows = [StreamRow(*key, 0, 0, 0, None) for key in new]
         if alone:
-            known.update((row.key, Entry(row, None)) for row in rows)
+            known.update((row.key, row) for row in rows)
         elif rows:
             # Another process may make one of them now: whoever comes second waits here.
             self._statements.insert_new(
@@ -214,19 +215,21 @@ class LockedRows:
     @property
     def runs_taken(self) -> int:
         """How many runs have an owner since changes of this batch that had none; a scan does not see that yet."""
+        rows = self.run_rows
         return sum(
-            entry.row.owner_id is not None
-            for entry in self.run_rows.values()
-            if entry.before is not None and entry.before["owner_id"] is None
+            rows[key].owner_id is not None
+            for key, before in rows.before.items()
+            if before["owner_id"] is None
         )
 
     @property
     def activities_taken(self) -> int:
         """How many activities are not pending since changes of this batch that were; a scan does not see that yet."""
+        rows = self.activity_rows
         return sum(
-            entry.row.status != "pending"
-            for entry in self.activity_rows.values()
-            if entry.before is not None and entry.before["status"] == "pending"
+            rows[key].status != "pending"
+            for key, before in rows.before.items()
+            if before["status"] == "pending"
         )
 
     def scan(self, text: str, values: Values) -> list[Values]:

@@ -78,18 +78,18 @@ class OpenItems:
 
     def activities(self, rows: LockedRows, run_id: str) -> list[ActivityRow]:
         """Return the run's open activities, locked, in the order in which they were scheduled."""
-        entries = rows.activity_rows
+        locked = rows.activity_rows
         known = self._prefetched.get(run_id)
         if known is not None:
             keys: list[ActivityKey] = [(run_id, activity_id) for activity_id in known.activities]
         else:
             text = "SELECT activity_id FROM activity_executions WHERE run_id = ? AND closed_at IS NULL"
             keys = [(run_id, row[0]) for row in rows.scan(text, (run_id,))]
-        for key, entry in entries.items():
-            if key[0] == run_id and entry.before is None:
+        for key in locked:
+            if key[0] == run_id and key not in locked.before:
                 keys.append(key)
-        rows.lock_activities([key for key in keys if key not in entries])
-        found = [entries[key].row for key in keys]
+        rows.lock_activities([key for key in keys if key not in locked])
+        found = [locked[key] for key in keys]
         return sorted((row for row in found if row.is_open), key=lambda row: row.activity_id)
 
     def timers(self, rows: LockedRows, run_id: str) -> list[int]:
@@ -108,14 +108,15 @@ class OpenItems:
     def has_children(self, rows: LockedRows, run_id: str) -> bool:
         """Return whether a child that the run started is still open."""
         known: set[str] = set()
-        for entry in rows.run_rows.values():
-            if entry.row.parent_run_id == run_id:
-                if entry.row.is_open:
+        for child_id, child in rows.run_rows.items():
+            before = rows.run_rows.before.get(child_id)
+            if child.parent_run_id == run_id:
+                if child.is_open:
                     return True
-                known.add(entry.row.run_id)
-            elif entry.before is not None and entry.before["parent_run_id"] == run_id:
+                known.add(child_id)
+            elif before is not None and before["parent_run_id"] == run_id:
                 # It has been given to a later run of its parent's chain.
-                known.add(entry.row.run_id)
+                known.add(child_id)
         prefetched = self._prefetched.get(run_id)
         if prefetched is not None:
             return any(child not in known for child in prefetched.children)

@@ -1,8 +1,8 @@
 """The rows of one table in a batch: as its changes make them, and as they were.
 
-A set is a dict from a row's key to an :class:`Entry`. It knows how its table is locked, which rows may come from the
-cache instead, and how it is written: new rows by one ``INSERT``, changed rows by one ``UPDATE`` for each combination of
-columns that changed. Every ``UPDATE`` is a compare-and-set on the guard columns.
+A set is a dict from a row's key to the row. It knows how its table is locked, which rows may come from the cache
+instead, what they were, and how they are written: new rows by one ``INSERT``, changed rows by one ``UPDATE`` for each
+combination of columns that changed. Every ``UPDATE`` is a compare-and-set on the guard columns.
 """
 
 from __future__ import annotations
@@ -24,21 +24,16 @@ R = TypeVar("R", bound=Row)
 K = TypeVar("K", str, ActivityKey, StreamKey)
 
 
-class Entry(Generic[R]):
-    """A row in a batch, as it is being made, and its values as they were (``None``: the row is new)."""
+class RowSet(dict[K, R], Generic[K, R]):
+    """The rows of one table, by key.
 
-    __slots__ = ("before", "row")
+    Attributes:
+        before: By key, the values of rows as they were. A row that is not there is new.
+    """
 
-    def __init__(self, row: R, before: dict[str, Any] | None) -> None:
-        self.row = row
-        self.before = before
+    __slots__ = ("before",)
 
-
-class RowSet(dict[K, Entry[R]], Generic[K, R]):
-    """The rows of one table, by key."""
-
-    __slots__ = ()
-
+    before: dict[K, dict[str, Any]]
     table: ClassVar[Table]
     key: ClassVar[tuple[str, ...]]
     """The key's columns, which are the table's first."""
@@ -69,7 +64,10 @@ class RowSet(dict[K, Entry[R]], Generic[K, R]):
             if row is None:
                 missing.append(key)
             else:
-                self[key] = Entry(row.copy(), row.__dict__)
+                # A copy, as `Row.copy` makes it, without the call.
+                self[key] = copy = object.__new__(self.row_type)
+                copy.__dict__.update(row.__dict__)
+                self.before[key] = row.__dict__
                 trusted.append(key)
         if missing:
             self.lock(raw, statements, missing)
@@ -91,11 +89,11 @@ class RowSet(dict[K, Entry[R]], Generic[K, R]):
         rows: list[R] = []
         for values in statements.lock(raw, self.table, self.key, wanted, skip=skip):
             key: Any = values[0] if width == 1 else values[:width]
-            entry = self.get(key)
-            if entry is None:
-                row = self.row_type(*values)
-                entry = self[key] = Entry(row, dict(vars(row)))
-            rows.append(entry.row)
+            row = self.get(key)
+            if row is None:
+                row = self[key] = self.row_type(*values)
+                self.before[key] = dict(row.__dict__)
+            rows.append(row)
         return rows
 
     def write(self, raw: RawConnection, statements: Statements) -> None:
@@ -104,8 +102,9 @@ class RowSet(dict[K, Entry[R]], Generic[K, R]):
         usual: list[Values] = []
         width = self.usual
         changed: dict[tuple[str, ...], list[Values]] = defaultdict(list)
-        for entry in self.values():
-            values, before = entry.row.__dict__, entry.before
+        known = self.before
+        for key, row in self.items():
+            values, before = row.__dict__, known.get(key)
             if before is None:
                 inserted = tuple(values.values())
                 if inserted[width:] == (None,) * (len(inserted) - width):

@@ -243,12 +243,12 @@ def _in_use(batch: Batch, name: str) -> tuple[int, int]:
     found = contents.count_up_to(batch.scan, MOST_COUNTED, *parts)
     waiting, running = sum(found[: len(_WAITING)]), sum(found[len(_WAITING) :])
     # The scan sees nothing of what earlier changes of this batch have done.
-    for entry in batch.run_rows.values():
-        before = entry.before or {}
-        waiting += _waits(vars(entry.row), name) - _waits(before, name)
-        running += (entry.row.slot_queue == name) - (before.get("slot_queue") == name)
-    for activity in batch.activity_rows.values():
-        for row, sign in ((vars(activity.row), 1), (activity.before or {}, -1)):
+    for run_id, run in batch.run_rows.items():
+        before = batch.run_rows.before.get(run_id, {})
+        waiting += _waits(vars(run), name) - _waits(before, name)
+        running += (run.slot_queue == name) - (before.get("slot_queue") == name)
+    for key, activity in batch.activity_rows.items():
+        for row, sign in ((vars(activity), 1), (batch.activity_rows.before.get(key, {}), -1)):
             if row.get("queue") == name:
                 waiting += sign * (row["status"] == "pending")
                 running += sign * (row["status"] == "running")

@@ -171,14 +171,16 @@ def _slot(values: dict[str, Any], kind: Kind, queue: str) -> _Slot | None:
 
 def _changes(batch: LockedRows, queue: str) -> Iterator[tuple[_Slot | None, _Slot | None]]:
     """Return the slots of a queue that rows of this batch held before it, and hold now: no count sees that yet."""
-    for run in batch.run_rows.values():
-        if run.row.queue == queue:
-            before = None if run.before is None else _slot(run.before, Kind.RUN, queue)
-            yield before, _slot(vars(run.row), Kind.RUN, queue)
-    for activity in batch.activity_rows.values():
-        if activity.row.queue == queue:
-            before = None if activity.before is None else _slot(activity.before, Kind.ACTIVITY, queue)
-            yield before, _slot(vars(activity.row), Kind.ACTIVITY, queue)
+    for run_id, run in batch.run_rows.items():
+        if run.queue == queue:
+            was = batch.run_rows.before.get(run_id)
+            before = None if was is None else _slot(was, Kind.RUN, queue)
+            yield before, _slot(vars(run), Kind.RUN, queue)
+    for key, activity in batch.activity_rows.items():
+        if activity.queue == queue:
+            was = batch.activity_rows.before.get(key)
+            before = None if was is None else _slot(was, Kind.ACTIVITY, queue)
+            yield before, _slot(vars(activity), Kind.ACTIVITY, queue)
 
 
 def _in_batch(batch: LockedRows, queue: str) -> tuple[int, int]:

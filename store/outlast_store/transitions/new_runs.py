@@ -74,8 +74,8 @@ def started_event(
         attempt=run.attempt,
         seed=seed,
         priority=run.priority,
-        execution_timeout_seconds=seconds(run.execution_timeout),
-        run_timeout_seconds=seconds(run.run_timeout),
+        execution_timeout_seconds=None if run.execution_timeout is None else seconds(run.execution_timeout),
+        run_timeout_seconds=None if run.run_timeout is None else seconds(run.run_timeout),
         execution_deadline_at=iso(deadline) if deadline is not None else None,
         run_deadline_at=iso(run_deadline) if run_deadline is not None else None,
         previous_run_id=run.previous_run_id,
@@ -299,7 +299,7 @@ def first_run(
         execution_deadline_at=execution_deadline,
         run_timeout=options.run_timeout_us,
         run_deadline_at=run_deadline,
-        next_deadline_at=earliest(execution_deadline, run_deadline),
+        next_deadline_at=execution_deadline,
         last_seq=0,
         last_event_at=now,
         inbox=0,
@@ -326,6 +326,8 @@ def first_run(
         summary=options.summary,
         progress=None,
     )
+    if run_deadline is not None:
+        run.next_deadline_at = earliest(execution_deadline, run_deadline)
     if options.alerts is not None:
         run.alerts = stored(options.alerts, now)
     if options.queue is not None:

@@ -193,6 +193,8 @@ def open_run(batch: Batch, run: RunRow) -> RunRow | Ended:
     """
     if run.closed_at is not None:
         return Ended(run.run_id, run.status, run.next_run_id, None)
+    if run.next_deadline_at is None:
+        return run
     passed = deadline_passed(run, batch.now)
     if passed is None:
         return run

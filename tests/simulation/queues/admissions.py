@@ -244,18 +244,18 @@ class Admissions:
         read: dict[Key, Place] = {}
         before: dict[Key, Place] = {}
         after: dict[Key, Place] = {}
-        for run_id, entry in batch.run_rows.items():
-            if entry.row.queue is not None:
-                read[run_id, 0] = run_place(entry.before)
+        for run_id, run in batch.run_rows.items():
+            if run.queue is not None:
+                read[run_id, 0] = run_place(batch.run_rows.before.get(run_id))
                 before[run_id, 0] = seen.get((run_id, 0)) or read[run_id, 0]
-                after[run_id, 0] = run_place(vars(entry.row))
-                if entry.row.slot_queue is None and entry.row.owner_id is not None:
-                    yield f"run {run_id} has owner {entry.row.owner_id}, and was not admitted"
+                after[run_id, 0] = run_place(vars(run))
+                if run.slot_queue is None and run.owner_id is not None:
+                    yield f"run {run_id} has owner {run.owner_id}, and was not admitted"
         for key, activity in batch.activity_rows.items():
-            if activity.row.queue is not None:
-                read[key] = activity_place(activity.before)
+            if activity.queue is not None:
+                read[key] = activity_place(batch.activity_rows.before.get(key))
                 before[key] = seen.get(key) or read[key]
-                after[key] = activity_place(vars(activity.row))
+                after[key] = activity_place(vars(activity))
         moved = [key for key, place in after.items() if place.slot != before[key].slot]
         slots = [place.slot for key in moved for place in (before[key], after[key]) if place.slot is not None]
         for queue in sorted({slot.queue for slot in slots}):

@@ -55,9 +55,9 @@ class Items:
 
 
 def _activity(batch: Batch, run_id: str, activity_id: int) -> tuple[str, int]:
-    entry = batch.activity_rows.get((run_id, activity_id))
-    if entry is not None:
-        return str(entry.row.status), entry.row.attempt
+    row = batch.activity(run_id, activity_id)
+    if row is not None:
+        return str(row.status), row.attempt
     text = "SELECT status, attempt FROM activity_executions WHERE run_id = ? AND activity_id = ?"
     for status, attempt in batch.scan(text, (run_id, activity_id)):
         return status, attempt

@@ -27,7 +27,10 @@ def current_machine() -> WorkflowMachine:
         DurableCallError: The caller is not workflow code.
         ReadOnlyContextError: The caller is a query, a validator or a predicate.
     """
-    machine = reading_machine()
+    loop = events._get_running_loop()
+    machine = loop.machine if isinstance(loop, RunLoop) else None
+    if machine is None:
+        raise _outside()
     if machine.log.read_only is not None:
         machine.log.read_only.refuse("make a durable call")
     return machine
@@ -61,8 +64,12 @@ def reading_machine() -> WorkflowMachine:
     loop = events._get_running_loop()
     machine = loop.machine if isinstance(loop, RunLoop) else None
     if machine is None:
-        raise DurableCallError(
-            "this can only be called in a workflow: start one with client.start(…), "
-            "or call the plain function where you need no durability"
-        )
+        raise _outside()
     return machine
+
+
+def _outside() -> DurableCallError:
+    return DurableCallError(
+        "this can only be called in a workflow: start one with client.start(…), "
+        "or call the plain function where you need no durability"
+    )

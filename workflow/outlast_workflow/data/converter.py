@@ -120,11 +120,10 @@ class DataConverter:
         """
         if signature is not None and args:
             reader: _ArgumentsReader = signature.readers.get(len(args)) or _reader(signature, len(args))
-            if not reader.takes(args):
-                try:
-                    reader.read(_plain_args(args, signature, what), list(args))
-                except PayloadDecodeError as error:
-                    raise DurableCallError(f"{what} cannot be called like this: {error}") from None
+            for value, classes in zip(args, reader.checks, strict=True):
+                if classes is None or not isinstance(value, classes):
+                    _check_readable(reader, args, signature, what)
+                    break
         return self.encode_args(args, signature, what)
 
     def _encoded(self, data: bytes, what: str) -> Payload:
@@ -284,19 +283,21 @@ class _ArgumentsReader:
 
     def read(self, payload: Payload, values: list[Any]) -> list[Any]:
         """Return the arguments: ``values`` as they are if they match the hints, or else decoded by pydantic."""
-        # The same as `takes`, without the call.
         for value, classes in zip(values, self.checks, strict=True):
             if classes is None or not isinstance(value, classes):
                 return [*_validated(payload.json, self.hints, self.names, self.labels), *self.defaults]
         values += self.defaults
         return values
 
-    def takes(self, values: Sequence[Any]) -> bool:
-        """Return whether values match the hints as they are."""
-        for value, classes in zip(values, self.checks, strict=True):
-            if classes is None or not isinstance(value, classes):
-                return False
-        return True
+
+def _check_readable(
+    reader: _ArgumentsReader, args: Sequence[Any], signature: CallSignature, what: str
+) -> None:
+    """Refuse arguments that their receiver could not decode."""
+    try:
+        reader.read(_plain_args(args, signature, what), list(args))
+    except PayloadDecodeError as error:
+        raise DurableCallError(f"{what} cannot be called like this: {error}") from None
 
 
 def _reader(signature: CallSignature, count: int) -> _ArgumentsReader:

@@ -19,6 +19,7 @@ import sys
 from asyncio import events
 from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from outlast_workflow.loop.futures import DeterministicTask, DurableFuture
@@ -26,6 +27,7 @@ from outlast_workflow.loop.loop import DeterministicLoop
 
 logger = logging.getLogger("outlast.workflow")
 
+_DONE = methodcaller("done")
 _MOST_THROWS = 100
 """How many times a coroutine may await on its way out before eviction gives up on it."""
 
@@ -43,8 +45,9 @@ def close_loop(loop: DeterministicLoop, calls: Iterable[asyncio.Future[Any]], wh
         whose: The workflow id, for the log.
     """
     calls = tuple(calls)
+    pending: object = calls or loop.ready or loop.timers or loop.conditions or loop.generators
     # A run that has finished by itself has nothing to end.
-    if not calls and loop.is_finished:
+    if not pending and all(map(_DONE, loop.tasks)):
         _forget_tracebacks(loop.tasks)
         loop.shut()
         return

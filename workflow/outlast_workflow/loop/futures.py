@@ -28,7 +28,10 @@ class Hashes:
     __slots__ = ("count", "salt")
 
     def __init__(self, seed: int) -> None:
-        self.salt = _mixed(seed)
+        # The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): similar seeds give different salts.
+        seed = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+        seed = (seed ^ seed >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+        self.salt = seed ^ seed >> 31
         self.count = 0
 
     def next(self) -> int:
@@ -37,20 +40,15 @@ class Hashes:
         return (self.count * _GOLDEN ^ self.salt) & _MASK
 
 
-def _mixed(seed: int) -> int:
-    """The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): similar seeds give different salts."""
-    seed = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
-    seed = (seed ^ seed >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
-    return seed ^ seed >> 31
-
-
 class DeterministicFuture(asyncio.Future[T]):
     """A future of a workflow's loop."""
 
     __slots__ = ("_hash",)
 
     def __init__(self, hashes: Hashes, loop: asyncio.AbstractEventLoop) -> None:
-        self._hash = hashes.next()
+        # As `Hashes.next`, without the call.
+        hashes.count = count = hashes.count + 1
+        self._hash = (count * _GOLDEN ^ hashes.salt) & _MASK
         super().__init__(loop=loop)
 
     def __hash__(self) -> int:
@@ -70,10 +68,12 @@ class DeterministicTask(asyncio.Task[T]):
         name: str | None,
         context: Context,
     ) -> None:
-        self._hash = hashes.next()
+        # As `Hashes.next`, without the call.
+        hashes.count = count = hashes.count + 1
+        self._hash = (count * _GOLDEN ^ hashes.salt) & _MASK
         self.context = context
         super().__init__(
-            coro, loop=loop, name=f"task-{hashes.count}" if name is None else str(name), context=context
+            coro, loop=loop, name=f"task-{count}" if name is None else str(name), context=context
         )
         # Their loop holds tasks, so one is destroyed unfinished only when its process ends; that needs no log line.
         self._log_destroy_pending = False

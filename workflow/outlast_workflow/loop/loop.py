@@ -41,28 +41,6 @@ _PRUNE_AT_LEAST = 16
 """Tasks and generators are held in a list. From this length on, finished ones are pruned whenever it has doubled."""
 
 
-class ReadyHandle(asyncio.Handle):
-    """A callback in the queue."""
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
-    ) -> None:
-        # Not `super().__init__`: this is the hottest constructor of the loop, and debug mode has no meaning here.
-        self._context = context if context is not None else copy_context()
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-
-
 class Waiting(Protocol):
     """A wait for a condition."""
 
@@ -146,10 +124,18 @@ class DeterministicLoop(RestrictedLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Queue a callback."""
-        handle = ReadyHandle(callback, args, self, context)
+        # Filled here, because no call is more frequent, and because debug mode has no meaning here.
+        handle: Any = asyncio.Handle.__new__(asyncio.Handle)
+        handle._context = context if context is not None else copy_context()
+        handle._loop = self
+        handle._callback = callback
+        handle._args = args
+        handle._cancelled = False
+        handle._repr = None
+        handle._source_traceback = None
         if not self._closed:
             self.ready.append(handle)
-        return handle
+        return cast(asyncio.Handle, handle)
 
     def create_future(self) -> DeterministicFuture[Any]:
         """Return a future with the run's next hash."""
@@ -306,9 +292,8 @@ class DeterministicLoop(RestrictedLoop):
 
     # --- small things asyncio asks --------------------------------------------------------------------------------
 
-    def get_debug(self) -> bool:
-        """Never: debug mode reads clocks and stacks."""
-        return False
+    get_debug: Callable[[], bool] = staticmethod(bool)  # pyright: ignore[reportIncompatibleMethodOverride]
+    """Never, which is what ``bool()`` says: debug mode reads clocks and stacks. Each new future asks."""
 
     def set_debug(self, enabled: bool) -> None:
         """Ignored."""
@@ -328,12 +313,6 @@ class DeterministicLoop(RestrictedLoop):
         return self._closed
 
     # --- leaving memory -------------------------------------------------------------------------------------------
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether every task has ended and nothing is waiting."""
-        waiting = self.ready or self.timers or self.conditions or self.generators
-        return not waiting and all(task.done() for task in self.tasks)
 
     def drain(self) -> None:
         """Step the tasks whose coroutines are closed to their end."""

@@ -228,7 +228,7 @@ class ActivityOptions(Value):
         """Return the options of a snapshot (a document, or its JSON text: cached), without validating them again."""
         if isinstance(document, dict):
             return _read(document)
-        return _read_text(document)
+        return read_snapshot(document)
 
     def with_task_queue(self, task_queue: str | None) -> Self:
         """Return a copy with another task queue."""
@@ -367,7 +367,8 @@ def _snapshot_json(options: ActivityOptions) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _read_text(text: str | bytes) -> ActivityOptions:
+def read_snapshot(text: str | bytes) -> ActivityOptions:
+    """Return the options of a snapshot, as JSON text. Cached."""
     return _read(orjson.loads(text))
 
 

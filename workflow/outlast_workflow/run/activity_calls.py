@@ -76,18 +76,14 @@ class ActivityFuture(DurableFuture[T]):
         "workflow_task",
     )
 
-    def __init__(
-        self, calls: ActivityCalls, command_id: int, activity_type: str, hint: Any, options: ActivityOptions
-    ) -> None:
-        super().__init__(calls.loop.hashes, calls.loop)
-        self.calls = calls
-        self.command_id = command_id
-        self.activity_type = activity_type
-        self.hint = hint
-        self.options = options
-        self.cancelling = False
-        self.workflow_task = 0
-        self.index = 0
+    calls: ActivityCalls
+    command_id: int
+    activity_type: str
+    hint: Any
+    options: ActivityOptions
+    cancelling: bool
+    workflow_task: int
+    index: int
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the activity: ask it to stop and cancel its waiter, as the cancellation type says."""
@@ -170,7 +166,7 @@ class ActivityCalls:
                 ),
             )
         log = self.log
-        command_id = log.next_id()
+        log.last_id = command_id = log.last_id + 1
         if log.replaying:
             command = ActivityScheduled(command_id, activity_type, "", NOT_NEEDED, NOT_NEEDED, 0, local)
         else:
@@ -179,7 +175,13 @@ class ActivityCalls:
             )
             if summary is not None:
                 command.summary = summary
-        future: ActivityFuture[Any] = ActivityFuture(self, command_id, activity_type, result_hint, options)
+        future: ActivityFuture[Any] = ActivityFuture(self.loop.hashes, self.loop)
+        future.calls = self
+        future.command_id = command_id
+        future.activity_type = activity_type
+        future.hint = result_hint
+        future.options = options
+        future.cancelling = False
         future.workflow_task = log.workflow_task
         future.index = log.add(command)
         self.open[command_id] = future

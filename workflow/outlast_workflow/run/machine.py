@@ -98,6 +98,7 @@ class WorkflowMachine:
 
     Attributes:
         begins_at: The time of its first workflow task, in µs since the epoch; after a reset, of the first one since.
+        handling_so_far: Its handlers; ``None`` before the first signal, update or query.
         limit: The nearest limit that the code has set on the run's time so far, in µs.
         time: The time of the last workflow task, in µs since the epoch: the latest of its clock, the one before, and
             the timers it applied.
@@ -119,7 +120,6 @@ class WorkflowMachine:
         "_context",
         "_coroutine",
         "_externals",
-        "_handling",
         "_instance",
         "_outcomes",
         "_random",
@@ -133,6 +133,7 @@ class WorkflowMachine:
         "default_activity_options",
         "definition",
         "guarded",
+        "handling_so_far",
         "history_bytes",
         "history_events",
         "limit",
@@ -178,7 +179,7 @@ class WorkflowMachine:
         self.default_activity_options = default_activity_options
         self.local_activities = local_activities
         self.log = CommandLog(limits, run_id)
-        self.time = 0
+        self.time = self.resets = 0
         self.begins_at: int | None = None
         self.limit: int | None = None
         self.history_events = self.history_bytes = 0
@@ -197,11 +198,10 @@ class WorkflowMachine:
         self._children: ChildCalls | None = None
         self._random: Random | None = None
         self._reset_seed: int | None = None
-        self.resets = 0
         self._instance: object | None = None
         self._arguments: tuple[Any, ...] = ()
         self._broken: BaseException | None = None
-        self._handling: Handling | None = None
+        self.handling_so_far: Handling | None = None
         self._externals: ExternalCalls | None = None
 
     @property
@@ -277,12 +277,12 @@ class WorkflowMachine:
             self.time = loop.now = before
             return []
         commands = self.log.take()
-        if self._handling is not None and self._handling.unexpected:
-            self._handling.log_unexpected()
+        if self.handling_so_far is not None and self.handling_so_far.unexpected:
+            self.handling_so_far.log_unexpected()
         if self.terminal is not None:
             commands.append(self.terminal)
-            if self._handling is not None:
-                self._handling.log_unfinished()
+            if self.handling_so_far is not None:
+                self.handling_so_far.log_unfinished()
         return commands
 
     @property
@@ -423,6 +423,8 @@ class WorkflowMachine:
         self._context = context = Context()
         if event.headers is not None:
             context.run(RUN_HEADERS.set, event.headers)
+        if self.definition.cls is None:
+            return
         try:
             self._instance = context.run(self.definition.instance, arguments)
         # The run method will raise it.
@@ -504,8 +506,8 @@ class WorkflowMachine:
     @property
     def handling(self) -> Handling:
         """Return the run's handlers, created for the first signal, update or query."""
-        if self._handling is None:
-            self._handling = Handling(
+        if self.handling_so_far is None:
+            self.handling_so_far = Handling(
                 self.loop,
                 self.definition,
                 self._instance,
@@ -516,7 +518,7 @@ class WorkflowMachine:
                 lambda: isinstance(self.terminal, WorkflowContinuedAsNew),
                 self.started.workflow_id,
             )
-        return self._handling
+        return self.handling_so_far
 
     @property
     def externals(self) -> ExternalCalls:
@@ -528,12 +530,12 @@ class WorkflowMachine:
     @property
     def buffered(self) -> Sequence[SignalReceived]:
         """Return the signals that wait without a handler, in order."""
-        return self._handling.buffered if self._handling is not None else ()
+        return self.handling_so_far.buffered if self.handling_so_far is not None else ()
 
     @property
     def handlers_running(self) -> int:
         """Return how many signals and updates are being handled."""
-        return len(self._handling.running) if self._handling is not None else 0
+        return len(self.handling_so_far.running) if self.handling_so_far is not None else 0
 
     def info(self) -> WorkflowInfo:
         """Return what ``workflow.info()`` shows."""
@@ -581,7 +583,7 @@ class WorkflowMachine:
         User code runs no further than its ``finally`` blocks, where durable calls do nothing and waits end at once.
         """
         loop = getattr(self, "loop", None)
-        if loop is None or loop.is_closed():
+        if loop is None or self.log.closed:
             return
         if self.terminal is not None:
             loop.report_unseen()
@@ -595,4 +597,4 @@ class WorkflowMachine:
         self.calls.open.clear()
         loop.machine = None
         self._task = self._coroutine = self._instance = self._broken = None
-        self._handling = self._externals = None
+        self.handling_so_far = self._externals = None

@@ -376,7 +376,8 @@ def task_record(
     """
     if machine.terminal is not None and getattr(machine.terminal, "by", None) is not None:
         return None
-    buffered, receiving = machine.buffered, machine.loop.receiving
+    handling, receiving = machine.handling_so_far, machine.loop.receiving
+    buffered = handling.buffered if handling is not None else ()
     return WorkflowTaskCompleted(
         through=through,
         own=own,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from outlast.runtime.result_waits import RunEnd
 from outlast.runtime.runtime import Runtime
@@ -27,8 +26,7 @@ Follow = Literal["all", "own", "none"]
 after it; or ``none``."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """How a run ended.
 
     Attributes:

@@ -41,7 +41,7 @@ from outlast_activities.stream_buffers import StreamBuffers
 from outlast_activities.task import ActivityTask, AttemptKey
 from outlast_store.journal.batch import Committed
 from outlast_store.reads.activities import find_attempted, next_activity_at, next_local_activity_at
-from outlast_store.schema.rows import ActivityRow, RunRow
+from outlast_store.schema.rows import ActivityRow
 from outlast_watchdog.enforcement import EnforceActivityDeadline
 from outlast_workflow.errors import DamagedHistoryError, JournalClosedError, RefusedError, StoreError
 from outlast_workflow.history.events import ActivityScheduled, stored_event
@@ -162,7 +162,7 @@ class ActivityDispatcher:
             and event.queue is None
             and not self.queued.waiting
             and not self._stopping
-            and self._reserve()
+            and (self.runner.reserve() if self._rate is None else self._reserve())
         )
 
     def release_slots(self, slots: int) -> None:
@@ -170,28 +170,12 @@ class ActivityDispatcher:
         if slots:
             self.runner.free_slots(slots)
 
-    def start_eager(self, row: ActivityRow, event: ActivityScheduled, run: RunRow) -> None:
-        """Start an activity whose row was written as running here.
+    def start(self, task: ActivityTask) -> None:
+        """Start an attempt, unless its claim is older than a lease: another worker may then have claimed it.
 
         Args:
-            row: The activity, in the slot that was reserved for it.
-            event: The event that scheduled it.
-            run: Its run.
+            task: The attempt, whose row says that it runs here, in the slot that was reserved for it.
         """
-        self._start(
-            ActivityTask(
-                row,
-                event.input,
-                run.workflow_id,
-                run.workflow_type,
-                run.fence,
-                event.headers,
-                run.first_run_id,
-            )
-        )
-
-    def _start(self, task: ActivityTask) -> None:
-        """Start an attempt, unless its claim is older than a lease: another worker may then have claimed it."""
         claimed_at = task.row.started_at
         lease = int(self.settings.lease_duration * 1_000_000)
         if claimed_at is not None and self._clock.now() - claimed_at >= lease:
@@ -370,7 +354,7 @@ class ActivityDispatcher:
             self._end(unstarted, self._outcomes.unusable(error))
             return
         assert isinstance(scheduled, ActivityScheduled)
-        self._start(
+        self.start(
             ActivityTask(
                 row,
                 scheduled.input,

@@ -26,7 +26,7 @@ class RunCache:
     def __init__(self, runtime: Runtime, capacity: int, late_results: LateResults) -> None:
         self.runs: OrderedDict[str, CachedRun] = OrderedDict()
         self._runtime = runtime
-        self._capacity = capacity
+        self.capacity = capacity
         self._late_results = late_results
 
     def discard(self, cached_run: CachedRun, in_flight: list[Result] | None = None) -> None:
@@ -52,7 +52,7 @@ class RunCache:
         """Evict idle runs, the least recently used first, until the cache is within its capacity."""
         runs = self.runs
         for _ in range(min(len(runs), MOST_EVICTION_TRIES)):
-            if len(runs) <= self._capacity:
+            if len(runs) <= self.capacity:
                 return
             run_id, cached_run = next(iter(runs.items()))
             if cached_run.idle:

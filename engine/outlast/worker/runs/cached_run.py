@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from outlast.worker.blocked_monitor import WorkflowTaskInterrupted, monitor
+from outlast.worker.blocked_monitor import HERE, WorkflowTaskInterrupted
 from outlast_activities.task import ActivityTask
 from outlast_runs.queries import QueryRequest, QueryResult
 from outlast_runs.start import StartRun
@@ -206,8 +206,9 @@ class CachedRun:
             task: The attempt.
             payload: Its result.
         """
-        event = ActivityCompleted(task.activity_id, payload, task.row.charged_attempt)
-        self.own.append(OwnResult(task.activity_id, task.attempt, event))
+        _, activity_id, attempt = task.key
+        event = ActivityCompleted(activity_id, payload, attempt - task.row.uncharged)
+        self.own.append(OwnResult(activity_id, attempt, event))
         self.own_tasks.append((task, payload))
 
     # --- workflow tasks ---------------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ class CachedRun:
         if now < run.created_at:
             # The clock of the process that started it is ahead of this one's: no time passes before a run begins.
             now = run.created_at
-        watch = monitor()
+        watch = HERE.monitor
         if watch is not None:
             watch.enter(self.machine)
         try:
@@ -290,7 +291,7 @@ class CachedRun:
             record = task_record(
                 self.machine, commands, through=seen, own=count, python=PYTHON, build_id=build_id
             )
-        streams = self.machine.streams
+        streams, handling = self.machine.streams, self.machine.handling_so_far
         note_open(self.open_ids, [*[result.event for result in own], *commands])
         return WorkflowTask(
             worker_id=worker_id,
@@ -307,7 +308,7 @@ class CachedRun:
             next_run_id=next_run_id,
             next_owner_id=next_owner_id,
             children=children,
-            buffered=self.machine.buffered,
+            buffered=handling.buffered if handling is not None else (),
             limits=self.machine.limits,
             progress=self.machine.progress,
             started=self.machine.started,

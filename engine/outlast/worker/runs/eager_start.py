@@ -110,14 +110,7 @@ class EagerStarts:
             self._cache.discard(cached_run)
         else:
             self._tasks.carry_on(cached_run, value.applied, eager)
-        # A run that is started eagerly has no queue of its own: it is an activity's that nobody has defined. A limit
-        # that was passed may be that of its streams.
-        folded = change.workflow_task is not None and change.workflow_task.streams
-        if (
-            lasts(error)
-            or isinstance(error, QueueNotFoundError)
-            or (folded and isinstance(error, StructuralLimitError))
-        ):
+        if error is not None and self._can_start_alone(change, error):
             logger.debug(
                 "the first workflow task of %s cannot be written; it is started without it: %s",
                 change.run.workflow_id,
@@ -126,6 +119,16 @@ class EagerStarts:
             self._start_alone(change, callback)
             return
         callback(value, error)
+
+    @staticmethod
+    def _can_start_alone(change: StartRun, error: BaseException) -> bool:
+        """Return whether it is the first workflow task that cannot be written, rather than the start."""
+        # A run that is started eagerly has no queue of its own: it is an activity's that nobody has defined.
+        if lasts(error) or isinstance(error, QueueNotFoundError):
+            return True
+        # The limit may be that of its streams.
+        written = change.workflow_task is not None and change.workflow_task.streams
+        return bool(written) and isinstance(error, StructuralLimitError)
 
     def _start_alone(self, change: StartRun, callback: StartCallback) -> None:
         """Start a workflow without its first workflow task, which any worker may then claim."""

@@ -96,20 +96,20 @@ class LockedCloser:
         self._served = served
         self._decider = decider
         self._load = load
-        self._refusals: dict[str, int] = {}
+        self.refusals: dict[str, int] = {}
+        """How often the end of each run was refused since it last made progress."""
 
     def is_due(self, run_id: str) -> bool:
         """Count a refusal of a run's end; return whether it is now to be closed under its lock."""
-        count = self._refusals[run_id] = self._refusals.get(run_id, 0) + 1
+        count = self.refusals[run_id] = self.refusals.get(run_id, 0) + 1
         if count < MOST_REFUSALS:
             return False
-        del self._refusals[run_id]
+        del self.refusals[run_id]
         return True
 
     def forget(self, run_id: str) -> None:
         """Forget the refusals of a run that has made progress."""
-        if self._refusals:
-            self._refusals.pop(run_id, None)
+        self.refusals.pop(run_id, None)
 
     def close(self, run: RunRow) -> None:
         """Run a run's next workflow task under its lock."""

@@ -108,16 +108,12 @@ class RunOwner:
             self._restorer.loader,
             self.ready_queue,
         )
+        self.worker_id = settings.worker_id
         self.types = served.types
         # Bound once: these calls are passed on without another one.
         self.serves = served.serves
         self.start = EagerStarts(*shared, decider, dispatcher=dispatcher, tasks=self.tasks).start
         self.answer_query = self.query_answers.answer
-
-    @property
-    def worker_id(self) -> str:
-        """The id of the worker that owns these runs."""
-        return self.settings.worker_id
 
     # --- what happens to runs ---------------------------------------------------------------------------------------
 
@@ -177,7 +173,7 @@ class RunOwner:
             task: The attempt.
             payload: Its result.
         """
-        cached_run = self.cache.runs.get(task.run_id)
+        cached_run = self.cache.runs.get(task.key[0])
         if cached_run is not None and not self._served.stopping:
             cached_run.add_result(task, payload)
             self.tasks.wake(cached_run)

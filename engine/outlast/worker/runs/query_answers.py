@@ -22,7 +22,7 @@ from functools import partial
 from typing import Final
 
 from outlast.runtime.runtime import Runtime
-from outlast.worker.blocked_monitor import WorkflowTaskInterrupted, monitor
+from outlast.worker.blocked_monitor import HERE, WorkflowTaskInterrupted
 from outlast.worker.runs.cache import RunCache
 from outlast.worker.runs.cached_run import CachedRun
 from outlast.worker.runs.loader import runs_and_histories
@@ -219,7 +219,7 @@ def query_machine(
     Returns:
         The result, and whether the query has spoiled the machine, which must then be discarded.
     """
-    watch = monitor()
+    watch = HERE.monitor
     if watch is not None:
         watch.enter(machine)
     try:

@@ -55,9 +55,7 @@ class ReadyQueue:
                 action()
             except Exception:
                 logger.exception("a workflow task could not be handed over")
-            if monotonic() >= end:
-                break
-        if ready:
-            self._loop.call_soon(self._turn)
-        else:
-            self._scheduled = False
+            if ready and monotonic() >= end:
+                self._loop.call_soon(self._turn)
+                return
+        self._scheduled = False

@@ -18,7 +18,7 @@ from outlast_workflow.history.events import (
     Event,
     WorkflowContinuedAsNew,
 )
-from outlast_workflow.options.options import ActivityOptions
+from outlast_workflow.options.activity import ActivityOptions, read_snapshot
 from outlast_workflow.run.child_calls import NOTHING
 
 
@@ -65,42 +65,36 @@ class Decider:
             # A run that waits before it starts is claimed when it is due.
             if not terminal.start_delay_seconds:
                 next_owner_id = self._owner_of(terminal.workflow_type, queue)
+        activities: dict[int, ActivityOptions] = {}
+        children: dict[int, NewChild] = {}
+        eager = eager and terminal is None
+        for command in commands:
+            if type(command) is ActivityScheduled:
+                if eager and self._dispatcher.reserve_slot(command):
+                    activities[command.command_id] = read_snapshot(command.options.json)
+            elif type(command) is ChildWorkflowScheduled:
+                children[command.command_id] = self._child(cached_run, command)
         return cached_run.decide(
             commands,
             own,
             seen_seq,
             worker_id=settings.worker_id,
             build_id=settings.build_id,
-            eager=self._eager_activities(commands) if eager else {},
+            eager=activities,
             next_run_id=next_run_id,
             next_owner_id=next_owner_id,
-            children=self._children(cached_run, commands),
+            children=children,
         )
 
     def _owner_of(self, workflow_type: str, task_queue: str) -> str | None:
         """Return the owner of a new run: this worker if it serves the run, else nobody."""
         return self._settings.worker_id if self._served.serves(workflow_type, task_queue) else None
 
-    def _children(self, cached_run: CachedRun, commands: list[Event]) -> dict[int, NewChild]:
-        """Return the children that start with this workflow task, by command id."""
-        children: dict[int, NewChild] = {}
-        for command in commands:
-            if type(command) is ChildWorkflowScheduled:
-                owner_id = None
-                # A child that waits before it begins is admitted or claimed when it is due.
-                if command.options is NOTHING or not waits_before_start(command):
-                    owner_id = self._owner_of(command.workflow_type, command.task_queue)
-                awaited = cached_run.machine.children.awaits_start(command.command_id)
-                run_id = self._ids.next()
-                children[command.command_id] = new_child(command, run_id, owner_id, awaited=awaited)
-        return children
-
-    def _eager_activities(self, commands: list[Event]) -> dict[int, ActivityOptions]:
-        """Reserve slots for the activities that can start here; return those, by command id."""
-        eager: dict[int, ActivityOptions] = {}
-        if commands and commands[-1].terminal:
-            return eager
-        for command in commands:
-            if type(command) is ActivityScheduled and self._dispatcher.reserve_slot(command):
-                eager[command.command_id] = ActivityOptions.from_snapshot(command.options.json)
-        return eager
+    def _child(self, cached_run: CachedRun, command: ChildWorkflowScheduled) -> NewChild:
+        """Return the child that starts with this workflow task."""
+        owner_id = None
+        # A child that waits before it begins is admitted or claimed when it is due.
+        if command.options is NOTHING or not waits_before_start(command):
+            owner_id = self._owner_of(command.workflow_type, command.task_queue)
+        awaited = cached_run.machine.children.awaits_start(command.command_id)
+        return new_child(command, self._ids.next(), owner_id, awaited=awaited)

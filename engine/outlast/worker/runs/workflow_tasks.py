@@ -22,6 +22,7 @@ from outlast.worker.runs.ready_queue import ReadyQueue
 from outlast.worker.runs.served_workflows import ServedWorkflows
 from outlast.worker.runs.task_builder import Decider
 from outlast.worker.runs.task_failures import TaskFailures
+from outlast_activities.task import ActivityTask
 from outlast_runs.deadlines import EnforceRunDeadline
 from outlast_runs.task_commit import CommitWorkflowTask
 from outlast_runs.workflow_task import Applied
@@ -124,11 +125,13 @@ class WorkflowTasks:
 
     def _run_code(self, cached_run: CachedRun, now: int) -> None:
         self.count += 1
+        run, near = cached_run.run, self._settings.limits.near
         try:
-            self._failures.check_history(cached_run)
+            if run.last_seq >= near["history_events"] or run.history_bytes >= near["history_bytes"]:
+                self._failures.check_history(cached_run)
             commands, own, seen_seq = cached_run.run_workflow_task(now)
             decided = self._decider.decide(cached_run, commands, own, seen_seq)
-            change = CommitWorkflowTask(cached_run.run, decided)
+            change = CommitWorkflowTask(run, decided)
         except StructuralLimitError as error:
             change = self._failures.limit_passed(cached_run, error)
         except SpoiledMachine as spoiled:
@@ -143,7 +146,9 @@ class WorkflowTasks:
             self._cache.discard(cached_run)
             self.failed(cached_run.run, error, cached_run.seen_seq)
             return
-        self.submit(cached_run, change)
+        # As :meth:`submit`, without the call.
+        cached_run.change = change
+        self._runtime.journal.submit(change, partial(self._settled, cached_run, change))
 
     def failed(self, run: RunRow, error: BaseException, seen_seq: int) -> None:
         """Record a workflow task that raised, and retry it later; or fail the run, if the exception is one that does.
@@ -198,10 +203,22 @@ class WorkflowTasks:
             eager: The activities whose slots were reserved, by command id.
         """
         run = cached_run.run
-        self._dispatcher.release_slots(len(eager) - len(applied.claimed))
+        if len(eager) > len(applied.claimed):
+            self._dispatcher.release_slots(len(eager) - len(applied.claimed))
         for row, event in applied.claimed:
-            self._dispatcher.start_eager(row, event, run)
-        self._locked_closer.forget(cached_run.run_id)
+            self._dispatcher.start(
+                ActivityTask(
+                    row,
+                    event.input,
+                    run.workflow_id,
+                    run.workflow_type,
+                    run.fence,
+                    event.headers,
+                    run.first_run_id,
+                )
+            )
+        if self._locked_closer.refusals:
+            self._locked_closer.forget(cached_run.run_id)
         if cached_run.queries:
             self._query_answers.settle(cached_run)
         if run.closed_at is not None or run.owner_id != self._settings.worker_id:
@@ -210,7 +227,7 @@ class WorkflowTasks:
         self._cache.runs.move_to_end(cached_run.run_id)
         if cached_run.has_work:
             self.wake(cached_run)
-        else:
+        elif len(self._cache.runs) > self._cache.capacity:
             self._cache.trim()
 
     def _refused(self, cached_run: CachedRun, own: list[Result], error: BaseException | None) -> None:
