@@ -17,6 +17,7 @@ from outlast_store.reads.requests import input_of
 from outlast_store.schema.rows import RequestRow, RunRow
 from outlast_store.transitions import requests
 from outlast_store.transitions.requests import OPEN
+from outlast_store.transitions.run_deadlines import deadline_passed
 from outlast_store.transitions.run_ends import Ended
 from outlast_workflow.data.headers import stored
 from outlast_workflow.history.events import UpdateAccepted
@@ -65,13 +66,12 @@ def add_update(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
     Raises:
         StructuralLimitError: Too many updates are open already; only this one is refused.
     """
-    known = known_update(batch, run, update)
-    if known is not None:
-        return known
     limits = update.limits
-    most = limits.open_updates
     # The inbox counts all updates that there ever were, so a smaller one cannot have that many open.
-    if most and (run.inbox + 1) * 5 >= most * 4:
+    if run.inbox + 1 >= limits.near["open_updates"]:
+        known = known_update(batch, run, update)
+        if known is not None:
+            return known
         limits.check_next(
             "open_updates", requests.count_open_updates(batch, run.run_id) + 1, whose=run.workflow_id
         )
@@ -88,12 +88,13 @@ def add_update(batch: Batch, run: RunRow, update: UpdateRequest) -> RequestRow:
         created_at=batch.now,
         expires_at=None,
     )
-    # Another process may have added it, whose commit this one waited for.
+    # The key says whether it is there, even if another process adds it now: then this waits for its commit.
     if not requests.add(batch, row):
-        taken = known_update(batch, run, update)
-        assert taken is not None
-        return taken
+        known = known_update(batch, run, update)
+        assert known is not None
+        return known
     run.inbox += 1
+    batch.note_update(run.run_id, update.acceptance)
     requests.end_start_delay(batch, run)
     run.wake(batch.now)
     return row
@@ -139,8 +140,10 @@ class SendUpdate(RunChange):
     def apply(self, batch: Batch) -> RequestRow | Ended:
         """Return the update's row, or how the run ended where it can take no update."""
         known = batch.run(self.run_id)
-        row = known_update(batch, known, self.update) if known is not None else None
-        if row is not None:
-            return row
+        if known is not None and (not known.is_open or deadline_passed(known, batch.now) is not None):
+            # It takes no new update, but it may have taken this one before.
+            row = known_update(batch, known, self.update)
+            if row is not None:
+                return row
         run = self.open_run(batch)
         return run if isinstance(run, Ended) else add_update(batch, run, self.update)

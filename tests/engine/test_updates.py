@@ -531,6 +531,8 @@ async def test_what_cannot_be_asked_is_refused_before_anything_is_written(answer
         with pytest.raises(StructuralLimitError) as caught:
             await handle.start_update(Cart.wait_for, 1, id="2")
         assert (caught.value.kind, caught.value.value, caught.value.limit) == ("open_updates", 3, 2)
+        # One that is there already is not refused.
+        await handle.start_update(Cart.wait_for, 1, id="1")
 
 
 # --- signals on the way ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.engine.run_rows import NOW
 from tests.worker.cached import cached
 
@@ -15,6 +16,7 @@ from outlast_workflow.history.events import (
     Event,
     SignalReceived,
     TimerScheduled,
+    UpdateAccepted,
     WorkflowTaskCompleted,
 )
 from outlast_workflow.primitives.payloads import Payload
@@ -28,8 +30,8 @@ def signal(name: str) -> SignalReceived:
     return SignalReceived(name, Payload.of([]))
 
 
-def row(run: Any, last_seq: int) -> RunRow:
-    columns: dict[str, Any] = {**vars(run.run), "last_seq": last_seq}
+def row(run: Any, last_seq: int, **changed: Any) -> RunRow:
+    columns: dict[str, Any] = {**vars(run.run), "last_seq": last_seq, **changed}
     return RunRow(**columns)
 
 
@@ -52,6 +54,29 @@ def test_an_inbound_event_is_a_reason_for_a_workflow_task() -> None:
     assert has_work(run) is True
     assert names(run) == ["a"]
     assert (run.seen_seq, run.gap) == (2, False)
+
+
+def asked(name: str) -> UpdateAccepted:
+    return UpdateAccepted(name, "put", Payload.of([]))
+
+
+def test_updates_that_this_process_has_added_are_taken_without_a_read() -> None:
+    run = cached()
+    assert run.receive(row(run, 1, inbox=2), (), [asked("a"), asked("b")])
+    assert run.receive(row(run, 1, inbox=3), (), [asked("c")])
+    assert [update.update_id for update in run.updates] == ["a", "b", "c"]
+    assert (run.seen_inbox, has_work(run)) == (3, True)
+
+
+@pytest.mark.parametrize(("seen", "inbox"), [(0, 2), (1, 1), (1, 3)])
+def test_updates_are_read_where_the_inbox_counts_others_or_has_been_read_already(
+    seen: int, inbox: int
+) -> None:
+    run = cached()
+    run.seen_inbox = seen
+    assert run.receive(row(run, 1, inbox=inbox), (), [asked("a")])
+    assert (run.seen_inbox, list(run.updates)) == (seen, [])
+    assert has_work(run) is (seen != inbox)
 
 
 def test_an_event_beyond_the_next_leaves_a_gap_that_reading_closes() -> None:

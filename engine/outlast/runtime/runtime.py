@@ -65,6 +65,8 @@ class Runtime:
         self.database = database
         self.loop = asyncio.get_running_loop()
         self.journal = Journal(database, environment)
+        self.is_owned_here: Callable[[str], bool] = self.journal.cache.runs.__contains__
+        """Return whether a worker of this process owns a run, so that this process most likely closes it."""
         self.ticker = Ticker(database, environment)
         self.workers: list[LocalWorker] = []
         """The workers of this process that share this runtime."""
@@ -283,10 +285,6 @@ class Runtime:
     def polls_regularly(self) -> bool:
         """Whether listeners are called at every poll interval. They are not where no other process can write."""
         return self._notifier is not None and self._notifier.polls_regularly
-
-    def is_owned_here(self, run_id: str) -> bool:
-        """Return whether a worker of this process owns a run, so that this process most likely closes it."""
-        return run_id in self.journal.cache.runs
 
     def _watch(self) -> None:
         if self._notifier is not None and (self._watching is None or self._watching.done()):

@@ -44,7 +44,7 @@ from outlast_store.schema.rows import (
     StreamKey,
 )
 from outlast_workflow.environment import Environment
-from outlast_workflow.history.events import Event
+from outlast_workflow.history.events import Event, UpdateAccepted
 from outlast_workflow.options.activity import ALERTS
 
 FAILED_RUN: Final = [column.name for column in tables.workflow_failures.columns].index("run_id")
@@ -157,6 +157,7 @@ class Batch(LockedRows):
         self.memo: dict[str, Any] = {}
         """What its changes have read once for all of them."""
         self._open: OpenItems | None = None
+        self._updates: dict[str, list[UpdateAccepted]] = {}
         self._events: list[Values] = []
         self._appended: dict[str, list[tuple[int, Event, object]]] = {}
         self.queues: dict[str, QueueRow] = {}
@@ -396,6 +397,15 @@ class Batch(LockedRows):
         """Insert a failure row."""
         self._failures.append(tuple(vars(row).values()))
 
+    def note_update(self, run_id: str, event: UpdateAccepted) -> None:
+        """Tell the owner of a run, if it is in this process, of an update that the run's inbox now counts.
+
+        Args:
+            run_id: The run.
+            event: What the update becomes if it is accepted.
+        """
+        self._updates.setdefault(run_id, []).append(event)
+
     def note_due(self, at: int) -> None:
         """Tell the watchdog of this process when a row that it does not hear of otherwise will be due."""
         self._due.append(at)
@@ -510,6 +520,8 @@ class Batch(LockedRows):
         committed.timers = self._due
         if self._open is not None:
             committed.timers += self._open.added_timers.values()
+        if self._updates:
+            committed.updates = self._updates
         committed.answered = self.answered
         committed.asked = self.asked
         return committed

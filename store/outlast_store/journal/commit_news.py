@@ -16,7 +16,7 @@ from outlast_store.schema.rows import (
     StreamKey,
     StreamRow,
 )
-from outlast_workflow.history.events import Event
+from outlast_workflow.history.events import Event, UpdateAccepted
 
 ActivityKey = tuple[str, int]
 """A run's id and an activity's."""
@@ -26,6 +26,7 @@ Answer = tuple[str, Any]
 
 _NONE: Final[Mapping[str, QueueRow]] = MappingProxyType({})
 _NO_STREAMS: Final[Mapping[StreamKey, StreamRow]] = MappingProxyType({})
+_NO_UPDATES: Final[Mapping[str, Sequence[UpdateAccepted]]] = MappingProxyType({})
 MOST_STREAMS_CACHED: Final = 1000
 
 
@@ -50,6 +51,7 @@ class Committed:
         "runs",
         "streams",
         "timers",
+        "updates",
     )
 
     def __init__(self, now: int) -> None:
@@ -83,6 +85,8 @@ class Committed:
         """The requests that were accepted or answered."""
         self.asked = False
         """Whether a query request was written that another process may answer."""
+        self.updates: Mapping[str, Sequence[UpdateAccepted]] = _NO_UPDATES
+        """By run, the updates that its inbox counts since, as the events that they become if they are accepted."""
 
 
 class Cache:

@@ -352,8 +352,9 @@ class WorkflowHandle(RunControl[T]):
         while True:
             run = await (self._row() if self._pinned else final_row(runtime, workflow_id, self.run_id))
             result = await query_run(runtime, run, request, timeout_s)
-            if not self._pinned and run.is_open:
+            if not self._pinned and run.is_open and not runtime.is_owned_here(run.run_id):
                 # What was sent before the query may have made the run continue as new: then the next run is asked.
+                # An owner in this process would know.
                 now = await row_of(runtime, workflow_id, run.run_id)
                 if now.next_run_id is not None:
                     continue

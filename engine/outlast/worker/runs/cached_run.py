@@ -134,18 +134,28 @@ class CachedRun:
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def receive(self, run: RunRow, events: Iterable[tuple[int, Event, object]]) -> bool:
+    def receive(
+        self,
+        run: RunRow,
+        events: Iterable[tuple[int, Event, object]],
+        updates: Sequence[UpdateAccepted] = (),
+    ) -> bool:
         """Take in what a batch of this process did to the run.
 
         Args:
             run: The run's row after the batch.
             events: The events that the batch appended, as ``(seq, event, author)``.
+            updates: The updates that the batch added, as the events that they become if they are accepted.
 
         Returns:
             ``False`` if a workflow task was written that this cached run did not decide, as when one that was given up
             arrives late. What is in memory is then no longer the run's state.
         """
         self.run = run
+        # Where the inbox counts anything else, its updates are read.
+        if updates and self.seen_inbox + len(updates) == run.inbox:
+            self.updates = [*self.updates, *updates]
+            self.seen_inbox = run.inbox
         tail, change, seen = self.tail, self.change, self.seen_seq
         # Events behind the record of our own workflow task were not applied by it.
         recorded = False

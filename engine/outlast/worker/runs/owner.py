@@ -131,7 +131,8 @@ class RunOwner:
                 loading[run_id].stale = True
             cached_run = cached_runs.get(run_id)
             if cached_run is not None:
-                valid = cached_run.receive(run, committed.events.get(run_id, ()))
+                updates = committed.updates.get(run_id, ())
+                valid = cached_run.receive(run, committed.events.get(run_id, ()), updates)
                 if cached_run.change is None:
                     self._received(cached_run, valid)
             elif run.closed_at is None and run.wake_at is not None:
