@@ -29,6 +29,7 @@ from outlast_activities import attempts
 from outlast_dag.description.fold import DagFold
 from outlast_store.reads.histories import read_history
 from outlast_workflow.data.converter import DataConverter
+from outlast_workflow.errors import NonDeterminismError
 
 HOW = ("each", "each", "some", "around", "yields")
 LATEST_S = 20 * CALM_S
@@ -117,7 +118,10 @@ class KilledWorld(World):
             return [f"there are {len(found)} runs of the DAG"]
         ((run_id, status),) = found
         fold = DagFold(run_id, dag.spec.name, DataConverter())
-        fold.feed(read_history(self.shared.plain, run_id))
+        try:
+            fold.feed(read_history(self.shared.plain, run_id))
+        except NonDeterminismError as error:
+            return [f"the history of run {run_id} cannot be followed: {error}"]
         spec, states = fold.spec, dict(fold.states)
         fold.close()
         if spec is None:
