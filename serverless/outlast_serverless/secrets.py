@@ -7,6 +7,7 @@ an output might repeat is masked.
 from __future__ import annotations
 
 import base64
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -126,6 +127,10 @@ class Masking:
             text = text.replace(form, MASK)
         return text
 
+    def finds(self, text: str) -> bool:
+        """Return whether a text has the value of a secret."""
+        return any(form in text for form in self._forms)
+
     def json(self, value: Any) -> Any:
         """Return JSON without the values of secrets."""
         if not self._forms:
@@ -162,6 +167,9 @@ def _forms(text: str) -> set[str]:
         quote_plus(text),
         base64.b64encode(data).decode(),
         base64.urlsafe_b64encode(data).decode(),
-        # As it stands in a text of JSON.
+        # As it stands in a text of JSON, and in a message.
         orjson.dumps(text)[1:-1].decode(),
+        json.dumps(text)[1:-1],
+        repr(text)[1:-1],
+        repr(data)[2:-1],
     }

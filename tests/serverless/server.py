@@ -88,6 +88,10 @@ def application(seen: list[dict[str, Any]]) -> FastAPI:
         await note(request)
         return Response(b'{"said": "no"}', status, media_type="application/json")
 
+    @app.get("/long/{size}")
+    async def long(size: int, k: str) -> Response:
+        return Response("x" * size + k, 500, media_type="text/plain")
+
     @app.get("/content/{kind}")
     async def content(kind: str) -> Response:
         kinds = {

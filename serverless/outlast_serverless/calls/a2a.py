@@ -14,6 +14,7 @@ from outlast import activity
 from outlast_serverless.calls.authentication import TokenSource, authentication
 from outlast_serverless.calls.endpoints import Endpoint, endpoint
 from outlast_serverless.calls.heartbeats import beating
+from outlast_serverless.calls.http import idempotency_key
 from outlast_serverless.calls.json_rpc import error_in, refused, rpc_fault
 from outlast_serverless.calls.policy import HttpPolicy
 from outlast_serverless.calls.request import CallRequest, Filling
@@ -143,7 +144,7 @@ class _Call:
             "accept": "text/event-stream, application/json" if streams else "application/json",
         }
         if self._policy.idempotency_key:
-            headers["idempotency-key"] = asked.key
+            headers["idempotency-key"] = idempotency_key(asked)
         body: dict[str, Any] = {"jsonrpc": "2.0", "id": "1", "method": method}
         if parameters:
             body["params"] = parameters
@@ -183,7 +184,7 @@ class _Call:
         except orjson.JSONDecodeError:
             answer = None
         if not isinstance(answer, dict) or "result" not in answer:
-            told = masking.text(content[:200].decode(errors="replace"))
+            told = masking.text(content.decode(errors="replace"))[:200]
             raise fault("communication", f"{what} did not answer with JSON-RPC: {told}", asked.pointer)
         return answer["result"]
 

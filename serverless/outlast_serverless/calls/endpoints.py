@@ -62,6 +62,6 @@ async def endpoint(
             uri = await filling.filled(uri, f"{place}/uri" if isinstance(written, dict) else place)
     if not isinstance(uri, str) or not uri.startswith(("http://", "https://")):
         raise fault(
-            "configuration", f"the endpoint must be an http or https URL, not {uri!r:.100}", asked.pointer
+            "configuration", f"the endpoint must be an http or https URL{asked.shown(uri)}", asked.pointer
         )
     return Endpoint(uri, await authentication(policy, f"{place}/authentication", asked, filling, tokens))

@@ -7,7 +7,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import httpx2
 import orjson
@@ -155,7 +155,7 @@ def made(arguments: dict[str, Any], known: Authentication | None, asked: CallReq
     headers = {str(name).lower(): scalar(value) for name, value in (arguments.get("headers") or {}).items()}
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise fault(
-            "configuration", f"the endpoint must be an http or https URL, not {url!r:.100}", asked.pointer
+            "configuration", f"the endpoint must be an http or https URL{asked.shown(url)}", asked.pointer
         )
     query = arguments.get("query")
     if query:
@@ -197,6 +197,16 @@ def _content(body: Any, headers: dict[str, str]) -> bytes | None:
     return orjson.dumps(body)
 
 
+def idempotency_key(asked: CallRequest) -> str:
+    """Return what tells a call from all others, in characters that a header may have."""
+    return quote(asked.key, safe="/:#=,")
+
+
+def encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
+    """Return headers as they are sent: what is not ASCII as UTF-8."""
+    return {name.encode(): value.encode() for name, value in headers.items()}
+
+
 def scalar(value: Any) -> str:
     """Return a value as it stands in a header, a query or a form."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()
@@ -208,7 +218,7 @@ async def _sent(
     """Send a request and follow its redirects, each of which is looked at by the policy."""
     headers = dict(call.headers)
     if policy.idempotency_key and call.method not in _SAFE:
-        headers.setdefault("idempotency-key", asked.key)
+        headers.setdefault("idempotency-key", idempotency_key(asked))
     method, url, content = call.method, policy.rewritten(call.url), call.content
     async with httpx2.AsyncClient(
         verify=tls_context(), trust_env=False, timeout=None, follow_redirects=False
@@ -231,7 +241,17 @@ async def _sent(
                 headers.pop("content-type", None)
             if not _trusted(target, before):
                 # What was meant for one host is not told to another, and not in the clear.
-                headers = {name: value for name, value in headers.items() if name not in _SENSITIVE}
+                headers = {
+                    name: value
+                    for name, value in headers.items()
+                    if name not in _SENSITIVE and not filling.masking.finds(value)
+                }
+                if content is not None and filling.masking.finds(content.decode(errors="replace")):
+                    told = (
+                        f"{call.method} {_shown(call.url)} redirects to another origin, {_shown(url)}, "
+                        "which is not told the secrets in the body"
+                    )
+                    raise fault("communication", filling.masking.text(told), asked.pointer)
                 call = replace(call, authentication=None)
     raise fault("communication", f"more than {_MOST_REDIRECTS} redirects", asked.pointer)
 
@@ -257,7 +277,7 @@ async def _once(
         request = client.build_request(
             method,
             target.copy_with(host=str(address)),
-            headers={"host": target.netloc.decode("ascii"), **headers},
+            headers=encoded({"host": target.netloc.decode("ascii"), **headers}),
             content=content,
             extensions={"sni_hostname": target.host},
         )
@@ -312,7 +332,8 @@ def _check_status(asked: CallRequest, filling: Filling, call: HttpCall, answer: 
         call.authentication.refused()
     if not (200 <= status < 300 or (call.redirect and 300 <= status < 400)):
         shown = filling.masking.text(_shown(call.url))
-        told = filling.masking.text(answer.text[:500]) if answer.content else ""
+        # What is cut has no part of a secret at its end.
+        told = filling.masking.text(answer.text)[:500] if answer.content else ""
         detail = f"{call.method} {shown} answered {status}" + (f": {told}" if told else "")
         raise fault("communication", detail, asked.pointer, status=status, title=answer.reason_phrase or None)
 

@@ -64,6 +64,6 @@ def refused(
     """
     if refusal.status == 401 and known is not None and known.refused is not None:
         known.refused()
-    told = masking.text(refusal.content[:_TOLD].decode(errors="replace"))
+    told = masking.text(refusal.content.decode(errors="replace"))[:_TOLD]
     detail = f"{what} answered {refusal.status}" + (f": {told}" if told else "")
     return fault("communication", detail, pointer, status=refusal.status, title=refusal.title or None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
 from outlast_serverless.jq import Evaluator, ExpressionFailed
@@ -13,6 +13,9 @@ from outlast_serverless.plan.data import template
 from outlast_serverless.plan.model import Constant, Expression, Value
 from outlast_serverless.rules.jq_text import glance
 from outlast_serverless.secrets import Masking, SecretSource
+
+_SECRET: Final = frozenset({"secrets", "authorization"})
+"""The variables that hold secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,10 @@ class CallRequest:
             request.get("return", "stdout"),
             request.get("name", ""),
         )
+
+    def shown(self, value: Any) -> str:
+        """Return the end of a message about a value that is no good; nothing where it may have a secret."""
+        return "" if self.deferred is not None else f", not {value!r:.100}"
 
 
 class Filling:
@@ -122,8 +129,20 @@ class Filling:
         try:
             return self._evaluator.evaluate(value, deferred.get("data"), known, deferred.get("now", 0.0))
         except ExpressionFailed as error:
-            told = self.masking.text(error.message)
+            told = self.told(error, value)
             raise fault("expression", f"{told} at {error.pointer}", self._request.pointer) from None
+
+    def told(self, error: ExpressionFailed, value: Value) -> str:
+        """Return what is told of an expression that failed. What jq says may have a part of a secret, or change it.
+
+        Args:
+            error: How it failed.
+            value: What it stands in.
+        """
+        failed = next((one for one in _expressions(value) if one.pointer == error.pointer), None)
+        if failed is None or _SECRET.isdisjoint(glance(failed.text).used):
+            return self.masking.text(error.message)
+        return f"`{failed.text:.100}`: it failed, and why is not told, since that may have a part of a secret"
 
     async def secret(self, name: str) -> Any:
         """Return a secret.
@@ -158,13 +177,16 @@ class Filling:
         Raises:
             Fault: The document does not declare one, or it is not there.
         """
-        if isinstance(value, Constant):
-            return {}
-        expressions = (value,) if isinstance(value, Expression) else value.expressions
         names: set[str] = set()
-        for expression in expressions:
+        for expression in _expressions(value):
             seen = glance(expression.text)
             named = {field for variable, field in seen.paths if variable == "secrets"}
             if "secrets" in seen.used:
                 names |= named or set(self._request.secrets)
         return {name: await self.secret(name) for name in sorted(names)}
+
+
+def _expressions(value: Value) -> tuple[Expression, ...]:
+    if isinstance(value, Constant):
+        return ()
+    return (value,) if isinstance(value, Expression) else value.expressions

@@ -164,6 +164,6 @@ async def _url(endpoint: Any, place: str, asked: CallRequest, filling: Filling) 
             uri = await filling.filled(uri, f"{place}/uri" if isinstance(endpoint, dict) else place)
     if not isinstance(uri, str) or not uri.startswith(("http://", "https://", "file:")):
         raise fault(
-            "configuration", f"a resource needs an http or https URL, not {uri!r:.100}", asked.pointer
+            "configuration", f"a resource needs an http or https URL{asked.shown(uri)}", asked.pointer
         )
     return uri

@@ -11,6 +11,7 @@ from typing import Final
 import httpx2
 
 from outlast_serverless.calls.authentication import Authentication
+from outlast_serverless.calls.http import encoded
 from outlast_serverless.calls.policy import DeniedError, HttpPolicy
 from outlast_serverless.calls.tls import tls_context
 from outlast_serverless.interpreter.faults import fault
@@ -159,7 +160,12 @@ async def client_of(
     elif known is not None:
         auth = httpx2.DigestAuth(str(known.parameters["username"]), str(known.parameters["password"]))
     async with httpx2.AsyncClient(
-        transport=transport, trust_env=False, timeout=None, follow_redirects=False, headers=sent, auth=auth
+        transport=transport,
+        trust_env=False,
+        timeout=None,
+        follow_redirects=False,
+        headers=encoded(sent),
+        auth=auth,
     ) as client:
         yield client
 

@@ -46,7 +46,7 @@ async def answer_by_stdio(
     except MCPError as error:
         raise rpc_fault(question.method, error.code, error.message, pointer, masking) from None
     except (UnansweredError, OSError) as error:
-        told = masking.text(server.written.strip()[-_TOLD:])
+        told = masking.text(server.written.strip())[-_TOLD:]
         why = server.trouble or masking.text(str(error))
         detail = f"{what} was not answered: {why}" + (f": {told}" if told else "")
         raise fault("communication", detail, pointer) from None

@@ -17,7 +17,7 @@ from outlast_serverless.processes.containers import ENGINE_FAILED, described_con
 from outlast_serverless.processes.policy import ProcessPolicy
 from outlast_serverless.processes.supervised import ended
 from outlast_serverless.processes.sweeping import Sweeper
-from outlast_serverless.secrets import SecretSource
+from outlast_serverless.secrets import Masking, SecretSource
 
 if TYPE_CHECKING:
     from outlast_serverless.calls.resources import Resource, Resources
@@ -55,7 +55,7 @@ def process_activities(
                 # It lives on by itself, and what it writes is not read.
                 described["detached"] = True
             async with beating(asked.timeout):
-                return _output(await ended(described), asked)
+                return _output(await ended(described), asked, filling.masking)
 
     @activity.defn(name="serverless.shell")
     async def shell(request: dict[str, Any]) -> Any:
@@ -75,7 +75,8 @@ def process_activities(
             described = described_container(arguments, asked, policy, filling.masking, again=again)
             try:
                 async with beating(asked.timeout):
-                    return _output(_run_by_engine(await ended(described), asked), asked)
+                    found = await ended(described)
+                    return _output(_run_by_engine(found, asked, filling.masking), asked, filling.masking)
             finally:
                 if described["container"]["swept"]:
                     sweeper.look()
@@ -83,14 +84,14 @@ def process_activities(
     return [shell, script, container]
 
 
-def _run_by_engine(found: dict[str, Any], asked: CallRequest) -> dict[str, Any]:
+def _run_by_engine(found: dict[str, Any], asked: CallRequest, masking: Masking) -> dict[str, Any]:
     """Return how a container ended.
 
     Raises:
         Fault: The engine could not run it.
     """
     if found.get("code", 0) != 0 and (found["code"] == ENGINE_FAILED or not asked.awaits):
-        told = found["stderr"].strip()[-_TOLD:]
+        told = masking.text(found["stderr"].strip())[-_TOLD:]
         raise fault("runtime", f"the engine could not run the container: {told}", asked.pointer)
     return found
 
@@ -173,7 +174,7 @@ def _described(kind: str, arguments: Any, asked: CallRequest, policy: ProcessPol
     }
 
 
-def _output(found: dict[str, Any], asked: CallRequest) -> Any:
+def _output(found: dict[str, Any], asked: CallRequest, masking: Masking) -> Any:
     """Return what of an ended process is the output.
 
     Raises:
@@ -194,6 +195,6 @@ def _output(found: dict[str, Any], asked: CallRequest) -> Any:
         return {"code": code, "stdout": found["stdout"], "stderr": found["stderr"]}
     if code != 0:
         ended = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
-        told = found["stderr"].strip()[-_TOLD:]
+        told = masking.text(found["stderr"].strip())[-_TOLD:]
         raise fault("runtime", f"the process {ended}" + (f": {told}" if told else ""), asked.pointer)
     return None if asked.returns == "none" else found[asked.returns]

@@ -197,6 +197,45 @@ def leaks(path: Path) -> bool:
     return Masking(SECRETS.values()).text(data) != data
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "endpoint: SERVER/echo/x, headers: {X: '${ $secrets.token | tonumber }'}",
+        "endpoint: SERVER/echo/x, headers: {X: '${ $secrets.token[:9] | error }'}",
+        'endpoint: \'${ "ftp://a/" + ("x" * 80) + $secrets.token }\'',
+        "endpoint: '${ \"SERVER/long/490?k=\" + ($secrets.token | @uri) }'",
+    ],
+)
+async def test_no_part_of_a_secret_is_told(run: Run, call: str) -> None:
+    error = await fault(
+        run, f"use: {{secrets: [token]}}\ndo: [{{c: {{call: http, with: {{method: get, {call}}}}}}}]"
+    )
+    assert str(SECRETS["token"])[:6] not in str(error)
+
+
+async def test_secrets_are_not_told_to_where_a_server_redirects(run: Run, server: Server) -> None:
+    other = server.url.replace("127.0.0.1", "localhost")
+    call = (
+        "use: {secrets: [token]}\n"
+        f"do: [{{c: {{call: http, with: {{method: post, endpoint: 'SERVER/redirect/307?to={other}/echo/x', "
+        "redirect: true, headers: {X-Key: '${ $secrets.token }', X-Other: a}, body: {v: BODY}}}}]"
+    )
+    said = await run(call.replace("BODY", "1"))
+    assert (said["headers"].get("x-key"), said["headers"]["x-other"]) == (None, "a")
+    error = await fault(run, call.replace("BODY", "'${ $secrets.token }'"))
+    assert "which is not told the secrets in the body" in error["detail"]
+
+
+async def test_headers_are_utf_8(run: Run) -> None:
+    policy = HttpPolicy(idempotency_key=True)
+    call = 'do: [{"é\\n": {call: http, with: {method: post, endpoint: SERVER/echo/x, headers: {X: "grüß"}}}}]'
+    said = await run(call, policy=policy)
+    assert said["headers"]["x"].encode("latin-1").decode() == "grüß"
+    assert said["headers"]["idempotency-key"].endswith(":/do/0/%C3%A9%0A")
+    error = await fault(run, call.replace("grüß", "a\\r\\nEvil: 1"))
+    assert "Illegal header value" in error["detail"]
+
+
 async def test_a_secret_that_may_not_be_used(run: Run) -> None:
     text = (
         "use: {secrets: [token, other]}\n"

@@ -227,7 +227,7 @@ class Subscription:
         try:
             found = self._evaluator.evaluate(wanted, message, self._variables, self._now())
         except ExpressionFailed as error:
-            why = self._filling.masking.text(error.message)
+            why = self._filling.told(error, wanted)
             logger.warning("a message is not taken at %s: %s", error.pointer, why)
             return False
         return found is not None and found is not False
