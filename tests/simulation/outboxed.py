@@ -99,7 +99,8 @@ class Strangers:
             exports: Where retention has put what it deleted; ``None`` where it deletes nothing.
         """
         deleting = exports is not None
-        refused = real.execute("SELECT outbox_id, kind, workflow_id, reason FROM outlast_outbox")
+        # A row that waits although all should be over has no reason yet.
+        refused = real.execute("SELECT outbox_id, kind, workflow_id, COALESCE(reason, '') FROM outlast_outbox")
         for number, kind, workflow_id, reason in refused.fetchall():
             request = self.rows[number]
             request.state, request.problem = REFUSED, reason
