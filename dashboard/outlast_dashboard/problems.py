@@ -159,6 +159,8 @@ def _plain(value: Any) -> Any:
         return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 

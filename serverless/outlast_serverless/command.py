@@ -74,9 +74,14 @@ def validate(
     """Print everything that is wrong with documents. Nothing is run, and no database is needed."""
     if strict and lenient:
         raise InvalidOptionError("--strict and --lenient exclude each other: leave one out", field="strict")
-    failed = False
+    failed, unreadable = False, None
     for file in files:
-        loaded = _load(file, lenient)
+        try:
+            loaded = _load(file, lenient)
+        except CommandFailedError as error:
+            # The other files are told all the same.
+            unreadable = unreadable or error
+            continue
         problems = loaded.problems if isinstance(loaded, InvalidDocumentError) else ()
         failed = failed or bool(problems) or (strict and bool(loaded.warnings))
         if json:
@@ -91,6 +96,8 @@ def validate(
             )
         else:
             _show(file, loaded, problems)
+    if unreadable is not None:
+        raise unreadable
     if failed:
         raise typer.Exit(Exit.FAILED)
 

@@ -9,24 +9,23 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 import typer
 
 from outlast import Client, Worker
 from outlast.cli.common.connection import with_client
-from outlast.cli.common.exit_codes import CommandFailedError
+from outlast.cli.common.exit_codes import CommandFailedError, Exit
 from outlast.cli.common.options import AsJson, Timeout, Url, WorkflowId, database_url
 from outlast.cli.common.output import document, show, table
 from outlast.cli.common.start_options import GivenStartOptions, TaskQueue, with_start_options
 from outlast.cli.common.stderr import tell
 from outlast.cli.common.waiting import tell_lacks
 from outlast.cli.schedules.showing import show_description
-from outlast.text.parsing import json_value, waiting_time
+from outlast.text.parsing import waiting_time
 from outlast.text.wording import pretty
 from outlast_serverless.calls.policy import HttpPolicy
-from outlast_serverless.documents.document import Document
-from outlast_serverless.jq import JqChecker
+from outlast_serverless.given import given_document, input_value, load
 from outlast_serverless.lifecycle.wanted import LifecycleEvents
 from outlast_serverless.plan.kinds import is_url
 from outlast_serverless.processes.policy import ProcessPolicy
@@ -232,7 +231,7 @@ def start(
         raise InvalidOptionError(
             "timeout limits --wait: give both, or --execution-timeout to bound the workflow", field="timeout"
         )
-    wanted, value, longest = _document(named), input_value(input), waiting_time(timeout)
+    wanted, value, longest = given_document(named), input_value(input), waiting_time(timeout)
     options = start.options()
     # A schema that is not in the document is fetched to check the input, maybe with a secret.
     secrets = None if secrets_env is None else Secrets.from_env(secrets_env)
@@ -371,9 +370,9 @@ async def _show_schedule(client: Client, namespace: str, name: str, *, json: boo
         try:
             state = await run.describe()
         except WorkflowNotFoundError:
-            raise ScheduleNotFoundError(schedule_id) from None
+            raise _not_scheduled(namespace, name) from None
         if state.phase in ("completed", "faulted", "cancelled"):
-            raise ScheduleNotFoundError(schedule_id) from None
+            raise _not_scheduled(namespace, name) from None
         if json:
             document(asdict(state))
         else:
@@ -383,6 +382,14 @@ async def _show_schedule(client: Client, namespace: str, name: str, *, json: boo
         document(described)
     else:
         show_description(described, to_datetime(client.runtime.environment.clock.now()))
+
+
+def _not_scheduled(namespace: str, name: str) -> CommandFailedError:
+    named = f"{namespace}/{name}"
+    return CommandFailedError(
+        f"{named} is not scheduled: `outlast serverless schedule {named} on` starts it whenever its `schedule` says",
+        Exit.NOT_FOUND,
+    )
 
 
 def describe(workflow_id: WorkflowId, url: Url = None, json: AsJson = False) -> None:
@@ -450,16 +457,19 @@ def worker(
                 workflows=runtime.workflows,
                 activities=runtime.activities,
             )
-            queues = ", ".join(made.settings.task_queues)
-            if json:
-                document({"event": "started", "worker_id": made.worker_id, "task_queues": queues.split(", ")})
-            else:
-                tell(f"worker {made.worker_id} runs documents on {queues}; Ctrl-C stops it")
-            await made.run()
+            await made.run(started=lambda: _say_hello(made, json=json))
             if json:
                 document({"event": "stopped", "worker_id": made.worker_id})
 
     with_client(url, work, makes=True)
+
+
+def _say_hello(worker: Worker, *, json: bool) -> None:
+    queues = list(worker.settings.task_queues)
+    if json:
+        document({"event": "started", "worker_id": worker.worker_id, "task_queues": queues})
+    else:
+        tell(f"worker {worker.worker_id} runs documents on {', '.join(queues)}; Ctrl-C stops it")
 
 
 class _Policies(TypedDict):
@@ -505,45 +515,6 @@ def _policies(
         ),
         "catalog": catalog if catalog is None or is_url(catalog) else Path(catalog),
     }
-
-
-def _document(named: str) -> Document | str:
-    """Return the document in a file, or the name of a registered one."""
-    file = Path(named)
-    if file.suffix in (".yaml", ".yml", ".json") or file.is_file():
-        return load(file)
-    parsed_name(named)
-    return named
-
-
-def load(file: Path) -> Document:
-    """Return the document in a file, each expression of which compiles.
-
-    Raises:
-        InvalidDocumentError: It cannot be used.
-        CommandFailedError: The file cannot be read.
-    """
-    try:
-        with JqChecker() as checker:
-            return Document.load(file, checker=checker)
-    except OSError as error:
-        raise CommandFailedError(f"{file} cannot be read: {error.strerror or error}") from None
-
-
-def input_value(text: str | None) -> Any:
-    """Return the input that was given as JSON, or in a file after ``@``.
-
-    Raises:
-        InvalidOptionError: It is no JSON, or the file cannot be read.
-    """
-    if text is None:
-        return None
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidOptionError(f"input {text} cannot be read: {error}", field="input") from None
-    return json_value("input", text)
 
 
 async def _print_result(started: DocumentRun, longest: float | None, *, json: bool) -> None:

@@ -81,14 +81,28 @@ class Secrets:
     async def get(self, name: str) -> Any | None:
         """Return a secret, or ``None`` if there is none."""
         if self._prefix is not None:
-            variable = self._prefix + name.upper().replace("-", "_").replace(".", "_")
-            return _read(os.environ.get(variable))
+            return _read(os.environ.get(self._variable(name)))
         if self._folder is not None:
             file = self._folder / name
             if file.parent != self._folder or not file.is_file():
                 return None
             return _read(file.read_text().strip())
         return self._values.get(name)
+
+    def missing(self, name: str) -> str:
+        """Return where a secret was looked for that is not there, in words.
+
+        Args:
+            name: Its name in the document.
+        """
+        if self._prefix is not None:
+            return f"the worker has no environment variable {self._variable(name)}"
+        if self._folder is not None:
+            return f"there is no file {name} in {self._folder}"
+        return "the mapping does not have it"
+
+    def _variable(self, name: str) -> str:
+        return (self._prefix or "") + name.upper().replace("-", "_").replace(".", "_")
 
 
 def _read(text: str | None) -> Any | None:

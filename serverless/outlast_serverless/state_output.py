@@ -33,6 +33,8 @@ def show_state(state: DocumentState, now: datetime) -> None:
         told = state.error.get("detail") or state.error.get("title")
         show(f"error at {state.error.get('instance')}: {told}")
         show(f"  {state.error.get('type')}, status {state.error.get('status')}")
+    for reason in state.attention:
+        show(f"attention: {reason}")
     if not state.open:
         return
     wide = console().width >= _LEAST_FOR_INSTANTS

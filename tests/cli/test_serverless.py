@@ -63,6 +63,16 @@ def test_what_cannot_be_used_starts_nothing(
     broken = outlast("serverless", "start", written("do: [{a: {set: '${ . | nothing }'}}]"))
     assert broken.code == 1
     assert "nothing/0 is not defined" in broken.err
+    several = outlast(
+        "serverless", "start", written("do: [{a: {set: {x: '${ .a | }'}, then: b}}, {c: {do: []}}]")
+    )
+    assert [line.partition(": ")[0] for line in several.err.splitlines()] == [
+        "outlast",
+        "  2:20",
+        "  2:40",
+        "  2:50",
+    ]
+    assert "unexpected end" in several.err
     call = (
         "do: [{a: {call: asyncapi, with: {document: {endpoint: 'https://x/a'}, operation: o, protocol: amqp,\n"
         "  message: {}}}}]"
@@ -71,9 +81,17 @@ def test_what_cannot_be_used_starts_nothing(
     assert refused.code == 1
     assert "/do/0/a: nobody speaks the protocol 'amqp' here" in refused.err
     schema = "input: {schema: {document: {type: object}}}\ndo: [{a: {set: {v: 1}}}]"
-    assert "does not fit its schema" in outlast("serverless", "start", written(schema), "--input", "3").err
+    assert "n/a was not started: the input of the workflow does not fit its schema" in (
+        outlast("serverless", "start", written(schema), "--input", "3").err
+    )
     assert outlast("serverless", "start", written(schema), "--input", "{").code == 2
     assert outlast("count", "--json").lines[0]["count"] == 0
+
+
+def test_a_file_that_is_not_there_hides_no_other(bare: Command, written: Callable[[str], str]) -> None:
+    done = bare("serverless", "validate", "nothing.yaml", written("do: []"))
+    assert (done.code, "nothing.yaml cannot be read" in done.err) == (1, True)
+    assert "the list of tasks is empty" in done.out
 
 
 def test_documents_are_registered(outlast: Command, written: Callable[[str], str]) -> None:
@@ -94,6 +112,11 @@ def test_documents_are_registered(outlast: Command, written: Callable[[str], str
 
 def test_a_document_is_scheduled(outlast: Command, written: Callable[[str], str]) -> None:
     outlast("serverless", "register", written("schedule: {every: PT1H}\ndo: [{a: {set: {v: 1}}}]"))
+    unscheduled = outlast("serverless", "schedule", "n/a", "show")
+    assert (
+        unscheduled.code,
+        "n/a is not scheduled: `outlast serverless schedule n/a on`" in unscheduled.err,
+    ) == (3, True)
     assert "scheduled n/a" in outlast("serverless", "schedule", "n/a", "on").out
     assert "serverless:n/a" in outlast("schedule", "list").out
     assert "every 1 h" in outlast("serverless", "schedule", "n/a", "show").out
@@ -107,8 +130,9 @@ def test_it_is_started_described_suspended_and_run(
     outlast: Command, written: Callable[[str], str], start_process: Callable[..., Running], url: str
 ) -> None:
     file = written("timeout: {after: PT1H}\ndo: [{w: {wait: PT0.2S}}, {s: {set: {done: true}}}]")
-    [started] = outlast("serverless", "start", file, "--id", "w", "--json").lines
-    assert (started["workflow_id"], started["document"]) == ("w", "n/a:0.1.0")
+    done = outlast("serverless", "start", file, "--id", "w", "--json")
+    assert (done.json["workflow_id"], done.json["document"]) == ("w", "n/a:0.1.0")
+    assert "start `outlast serverless worker --task-queue default`" in done.err
     assert "n/a:0.1.0, pending" in outlast("serverless", "describe", "w").out
     outlast("serverless", "suspend", "w")
     worker = start_process("serverless", "worker", "--json", "--url", url)

@@ -147,6 +147,20 @@ def test_a_calendar_comes_back_from_its_json(calendar: Calendar) -> None:
     assert hash(calendar) == hash(Calendar.from_json(calendar.to_json()))
 
 
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (Every(21_600), "every 6 h"),
+        (Every(21_600, 600), "every 6 h, 10 min later"),
+        (Every(21_600, 12_513.961), "every 6 h from 03:28:33 UTC"),
+        (Every(25_200, 12_513.961), "every 7 h, 3 h 28 min 34 s later"),
+        (Every(90, 1.5), "every 90 s, 1.5 s later"),
+    ],
+)
+def test_an_interval_reads_well(spec: Every, words: str) -> None:
+    assert str(spec) == words
+
+
 def test_a_calendar_of_a_later_version_is_refused() -> None:
     with pytest.raises(InvalidOptionError, match="a form that this version does not read"):
         Calendar.from_json('{"version": 2, "specs": []}')

@@ -6,6 +6,7 @@ What each kind of task gives is told by the features of the kit.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -216,3 +217,25 @@ async def test_an_endless_expression_costs_its_own_run_alone(sqlite_url: str) ->
         described = await endless.handle.describe()
         assert described.run.task_failures >= 1
         await faults(endless, {**TIMEOUT, "instance": "/"})
+
+
+async def test_a_fault_is_logged_in_one_line(use: Use, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(runtime: Runtime, env: TestEnvironment) -> None:
+        text = "do: [{r: {raise: {error: {type: 'https://e.x/e', status: 500, detail: why}}}}]"
+        run = await runtime.start(make(text), id="w")
+        with caplog.at_level(logging.ERROR, "outlast"), pytest.raises(FaultedError):
+            await run.result()
+        [told] = [one for one in caplog.records if "why (500, /do/0/r)" in one.getMessage()]
+        assert told.exc_info is None, "where the interpreter raises it tells nobody anything"
+        assert (await run.handle.describe()).failures[0].stack is None
+
+    await use(test)
+
+
+async def test_what_needs_attention_is_told(database_url: str) -> None:
+    async with TestEnvironment(url=database_url) as env, Runtime(env.client) as runtime:
+        run = await runtime.start(make("do: [{a: {set: {v: 1}}}]"), id="w")
+        await asyncio.sleep(600)
+        [reason] = (await run.describe()).attention
+        assert reason.startswith("no live worker polls task queue 'default'")
+        assert "start `outlast serverless worker --task-queue default`" in reason

@@ -127,13 +127,14 @@ def _log(
         document = {"type": failure.exception_class, "message": failure.message}
     document = _without_payloads(document)
     error = exception_of(document, DataConverter())
+    exc_info = error if error.__cause__ is not None or document.get("stack") else None
     for cause in _chain(error):
         if isinstance(cause, OutlastError) and cause.stack:
             # As Python prints it; the lines are read here, where that is not I/O of workflow code.
             cause.__notes__ = [
                 "Traceback (most recent call last):\n" + "".join(_frames(cause.stack)).rstrip()
             ]
-    logger.log(level, "%s failed%s: %s", what, then, in_words(document), exc_info=error, extra=attributes)
+    logger.log(level, "%s failed%s: %s", what, then, in_words(document), exc_info=exc_info, extra=attributes)
 
 
 def _without_payloads(document: Failure) -> Failure:

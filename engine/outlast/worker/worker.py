@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Never, Self, cast
 
 from outlast.client.client import Client
@@ -314,13 +314,16 @@ class Worker:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
 
-    async def run(self) -> None:
+    async def run(self, *, started: Callable[[], None] | None = None) -> None:
         """Work until SIGINT, SIGTERM or :meth:`request_stop`; then stop in good order.
 
         A second signal during the stop ends the process at once; others claim its work when its lease expires.
 
         The process is taken to be the worker's own, so its garbage collector and thread switching are tuned for that
         (:mod:`outlast.worker.tuning`). Inside another program, use the worker as a context manager.
+
+        Args:
+            started: Is called once the worker works and the signals are handled.
 
         Raises:
             StoreReplacedError: The SQLite file was deleted, moved or replaced under the worker. A supervisor that
@@ -336,6 +339,8 @@ class Worker:
                 logger.debug("signal %s cannot be handled here", number)
         try:
             async with self:
+                if started is not None:
+                    started()
                 await self._stop_requested.wait()
             if self._replaced is not None:
                 raise self._replaced

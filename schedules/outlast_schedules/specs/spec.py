@@ -80,8 +80,19 @@ class Every(Spec):
         return {"every": self.period, **({"offset": self.offset} if self.offset else {})}
 
     def __str__(self) -> str:
-        later = f", {_in_words(self.offset)} later" if self.offset else ""
-        return f"every {_in_words(self.period)}{later}"
+        return f"every {_in_words(self.period)}{self._since()}"
+
+    def _since(self) -> str:
+        """Return what the offset says, in words."""
+        if not self.offset:
+            return ""
+        if self.offset < 60 or self.offset % 60 == 0:
+            return f", {_in_words(self.offset)} later"
+        if 86_400 % self.period == 0:
+            # An offset that nobody chose, such as the time of day when it was made, reads better as a time of day.
+            hours, rest = divmod(int(self.offset), 3_600)
+            return f" from {hours:02}:{rest // 60:02}:{rest % 60:02} UTC"
+        return f", {_in_parts(self.offset)} later"
 
 
 class At(Spec):
@@ -136,3 +147,13 @@ def _in_words(seconds: float) -> str:
         if seconds % size == 0:
             return f"{seconds // size:g} {unit}"
     return f"{seconds:g} s"
+
+
+def _in_parts(seconds: float) -> str:
+    """Return a duration in whole seconds, as in ``3 h 28 min 34 s``."""
+    parts, rest = [], round(seconds)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts)

@@ -12,7 +12,7 @@ from outlast_serverless.jq import Evaluator, ExpressionFailed
 from outlast_serverless.plan.data import template
 from outlast_serverless.plan.model import Constant, Expression, Value
 from outlast_serverless.rules.jq_text import glance
-from outlast_serverless.secrets import Masking, SecretSource
+from outlast_serverless.secrets import Masking, Secrets, SecretSource
 
 _SECRET: Final = frozenset({"secrets", "authorization"})
 """The variables that hold secrets."""
@@ -160,13 +160,19 @@ class Filling:
                 )
             found = None if self._source is None else await self._source.get(name)
             if found is None:
-                why = "no secrets are configured" if self._source is None else "it is not there"
+                why = self._missing(name)
                 raise fault(
                     "authorization", f"the secret {name} cannot be used: {why}", self._request.pointer
                 )
             self.masking.add(found)
             self._secrets[name] = found
         return self._secrets[name]
+
+    def _missing(self, name: str) -> str:
+        if self._source is None:
+            return "the worker has none: give it `--secrets-env PREFIX`, or Runtime(secrets=…)"
+        looked = f": {self._source.missing(name)}" if isinstance(self._source, Secrets) else ""
+        return f"it is not there{looked}"
 
     async def fetched(self, value: Value) -> dict[str, Any]:
         """Return the secrets that expressions name; all that are declared where they take the whole.

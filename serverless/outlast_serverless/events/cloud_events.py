@@ -34,6 +34,8 @@ def checked_event(event: Any) -> dict[str, Any]:
     whole |= {name: value for name, value in event.items() if value is not None or name == "data"}
     for name in _REQUIRED:
         value = whole.get(name)
+        if value is None:
+            raise _refused(f"it has no `{name}`: an event needs id, source and type")
         if not isinstance(value, str) or not value or len(value.encode("utf-8", "replace")) > LONGEST:
             raise _refused(f"its `{name}` must be a text of 1 to {LONGEST:,} bytes")
     if whole["specversion"] != "1.0":

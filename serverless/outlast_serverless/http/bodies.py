@@ -183,6 +183,7 @@ class DocumentRunState(BaseModel):
         deadline_at: When the timeout of the workflow is up.
         error: The error, if it faulted; its detail is a payload.
         open: The tasks that are under way.
+        attention: What somebody should look at, each with its remedy.
     """
 
     workflow_id: str
@@ -192,3 +193,4 @@ class DocumentRunState(BaseModel):
     deadline_at: str | None
     error: dict[str, Any] | None
     open: list[OpenDocumentTask]
+    attention: list[str]

@@ -123,6 +123,8 @@ def as_application_error(raised: Fault) -> ApplicationError:
     )
     if is_timeout(raised.error):
         failure.category = FailureCategory.TIMEOUT
+    # It is the document that faulted: the pointer says where. Where this code raises it tells nobody anything.
+    failure.stack = ""
     return failure
 
 

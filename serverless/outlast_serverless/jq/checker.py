@@ -40,4 +40,10 @@ class JqChecker:
             ((kind, told),) = self._helper.ask({"run": False, "programs": [text]}, b"")
         except ExpressionBudgetError:
             return "it takes too long to compile"
-        return None if kind == "ok" else message_of(told)
+        if kind == "ok":
+            return None
+        message = message_of(told)
+        if expression.count(")") <= expression.count("("):
+            # The bracket is the one that stands around the whole expression where it runs.
+            message = message.replace("unexpected ')'", "unexpected end")
+        return message

@@ -22,11 +22,19 @@ from outlast_workflow.errors import ExpressionBudgetError
 _CLOCK: Final = SystemClock()
 """The budget counts in real time, also where the time of workflows is virtual."""
 _STARTING_S: Final = 10.0
-"""How long a helper that has just been started may take for its first answer, besides the budget."""
+"""How long a helper that has just been started may take for its first answer, before its first request."""
 _ALARM_FACTOR: Final = 3
 """A helper ends itself after so many budgets, where nobody is left to end it."""
 
 _DEEP: Final = ["run", f"what it gives is nested more than {MOST_LEVELS} levels deep: make it flatter"]
+
+
+def _message(request: dict[str, Any], data: bytes) -> bytes:
+    head = orjson.dumps(request)
+    return len(head).to_bytes(4, "big") + head + len(data).to_bytes(4, "big") + data
+
+
+_HELLO: Final = _message({"run": False, "programs": []}, b"")
 
 
 class HelperConnection:
@@ -65,17 +73,18 @@ class HelperConnection:
         Raises:
             ExpressionBudgetError: It did not answer in time, or died.
         """
-        head = orjson.dumps(request)
-        message = len(head).to_bytes(4, "big") + head + len(data).to_bytes(4, "big") + data
+        message = _message(request, data)
         with self._lock:
             process = self._running()
-            deadline = _CLOCK.monotonic() + self._budget + (_STARTING_S if self._fresh else 0)
             try:
-                answer = _exchange(process, message, deadline)
+                if self._fresh:
+                    # What a helper needs to start is not the expression's, nor is it hidden by it.
+                    _exchange(process, _HELLO, _CLOCK.monotonic() + _STARTING_S)
+                    self._fresh = False
+                answer = _exchange(process, message, _CLOCK.monotonic() + self._budget)
             except BaseException:
                 self._end()
                 raise
-            self._fresh = False
         return _decoded(answer, len(request["programs"]))
 
     def close(self) -> None:

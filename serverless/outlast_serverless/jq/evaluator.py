@@ -22,11 +22,14 @@ from outlast_serverless.jq.programs import (
 )
 from outlast_serverless.plan.model import Constant, Expression, Template, Value
 from outlast_serverless.plan.pointers import keys
+from outlast_workflow.errors import ExpressionBudgetError
 
 logger = logging.getLogger("outlast.serverless")
 
 BUDGET_S: Final = 1.0
 MEMORY_BYTES: Final = 512 << 20
+_MOST_NAMED: Final = 3
+"""How many expressions an error names."""
 
 
 class Evaluator:
@@ -146,7 +149,13 @@ class Evaluator:
                 f"jq would change the integer {large}, which is beyond 2^53: pass it as text, or take it by a path "
                 "such as `.order.id`, which keeps it",
             )
-        answers = self.helper.ask({"run": True, "programs": [one.text for _, _, one in asked]}, encoded)
+        try:
+            answers = self.helper.ask({"run": True, "programs": [one.text for _, _, one in asked]}, encoded)
+        except ExpressionBudgetError as error:
+            named = [f"`{_short(one.text)}` at {one.pointer}" for _, one, _ in asked[:_MOST_NAMED]]
+            which = "it is" if len(asked) == 1 else "it is one of"
+            more = f" and {len(asked) - _MOST_NAMED} more" if len(asked) > _MOST_NAMED else ""
+            raise ExpressionBudgetError(f"{error}; {which} {', '.join(named)}{more}") from None
         for (place, expression, _), (kind, answer) in zip(asked, answers, strict=True):
             if kind == "ok":
                 results[place] = answer[0] if len(answer) == 1 else (answer or None)

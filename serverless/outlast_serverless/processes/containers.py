@@ -94,7 +94,10 @@ def _described(
     arguments: dict[str, Any], asked: CallRequest, policy: ProcessPolicy, masking: Masking, again: bool
 ) -> dict[str, Any]:
     if policy.engine is None:
-        raise ValueError("containers are not allowed here: ProcessPolicy(containers='podman')")
+        raise ValueError(
+            "containers are not allowed here: the worker needs `--allow-containers podman`, or "
+            "ProcessPolicy(containers='podman')"
+        )
     execution = str(uuid5(NAMESPACE_OID, asked.key))
     lifetime = arguments.get("lifetime") or {}
     cleanup = lifetime.get("cleanup", "never")

@@ -125,11 +125,13 @@ def _script(resource: Resource) -> str:
 
 
 def _command_of(language: str, policy: ProcessPolicy, pointer: str) -> Sequence[str]:
-    command = policy.scripts.get("js" if language == "javascript" else language)
+    key = "js" if language == "javascript" else language
+    command = policy.scripts.get(key)
     if command is None:
         raise fault(
             "configuration",
-            f"scripts in {language} are not allowed here: ProcessPolicy(scripts={{{language!r}: […]}})",
+            f"scripts in {language} are not allowed here: the worker needs `--allow-script {key}`, or "
+            f"ProcessPolicy(scripts={{{key!r}: […]}})",
             pointer,
         )
     return command
@@ -149,7 +151,10 @@ def _described(kind: str, arguments: Any, asked: CallRequest, policy: ProcessPol
     if kind == "shell":
         if not policy.shell:
             raise fault(
-                "configuration", "shell commands are not allowed here: ProcessPolicy(shell=True)", pointer
+                "configuration",
+                "shell commands are not allowed here: the worker needs `--allow-shell`, or "
+                "ProcessPolicy(shell=True)",
+                pointer,
             )
         argv = ["sh", "-c", str(arguments.get("command")), "sh"]
     else:

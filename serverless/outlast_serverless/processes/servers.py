@@ -36,7 +36,8 @@ def described_server(given: Any, policy: ProcessPolicy, pointer: str) -> dict[st
     if command not in policy.stdio:
         raise fault(
             "configuration",
-            f"the server {command!r:.100} may not be started here: ProcessPolicy(stdio=[{command!r:.100}])",
+            f"the server {command!r:.100} may not be started here: the worker needs `--allow-stdio`, or "
+            f"ProcessPolicy(stdio=[{command!r:.100}])",
             pointer,
         )
     environment = {name: os.environ[name] for name in policy.environment if name in os.environ}

@@ -79,6 +79,7 @@ class DocumentState:
         deadline_at: When the timeout of the workflow is up.
         error: The error of the DSL, if it faulted.
         open: The tasks that are under way, in the order of the document.
+        attention: What somebody should look at, each with its remedy: no worker is there, or an expression never ends.
     """
 
     workflow_id: str
@@ -88,6 +89,7 @@ class DocumentState:
     deadline_at: datetime | None
     error: dict[str, Any] | None
     open: tuple[OpenTask, ...]
+    attention: tuple[str, ...] = ()
 
 
 class DocumentRun:
@@ -276,6 +278,7 @@ def state_of(
         run.execution_deadline_at,
         error,
         open_,
+        tuple(f"{one.cause}: {one.remedy}" for one in described.attention_reasons),
     )
 
 

@@ -88,7 +88,7 @@ class Starting:
                 validator = lambda _: fetched  # noqa: E731
             validate(validator, schema, input, "input of the workflow", "/")
         except Fault as error:
-            raise FaultedError(f"{document.namespace}/{document.name}", error.error) from None
+            raise FaultedError.at_start(f"{document.namespace}/{document.name}", error.error) from None
 
     async def _fetched(self, document: Document, input: Any, schema: Schema) -> Any:
         # A process that only checks documents does without a client for HTTP.
@@ -134,7 +134,7 @@ class Starting:
             seconds = self._timeout(document, input)
         except Fault as error:
             name = f"{document.namespace}/{document.name}"
-            raise FaultedError(name, error.error) from None
+            raise FaultedError.at_start(name, error.error) from None
         memo = {**memo_of(document), **(given.memo or {})}
         start = given.replace(memo=memo)
         timeout_us: int | None = None

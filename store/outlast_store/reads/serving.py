@@ -27,6 +27,10 @@ MOST_KNOWN: Final = 8
 """How many of the types that are served are named."""
 
 
+_DOCUMENTS: Final = ("serverless:", "serverless-schedule:", "serverless.")
+"""How the types begin that no module of users has, but the worker of Serverless Workflow documents."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lack:
     """No live worker can serve something.
@@ -71,9 +75,14 @@ class Lack:
         """What to do about it, in words."""
         if self.queue is not None:
             return f"give {self.queue!r} to such a worker's queues=, or leave queues= out: then it admits from all"
+        queue = shlex.quote(self.task_queue)
+        if self.type.startswith(_DOCUMENTS):
+            command = f"`outlast serverless worker --task-queue {queue}`, or a worker with a Runtime"
+            return f"start {command}" + (
+                "" if self.known is not None else ", or correct the task queue's name"
+            )
         if self.known is not None:
             return f"give {self.noun} {self.type!r} to a worker of that task queue, or correct the name"
-        queue = shlex.quote(self.task_queue)
         return f"start one: `outlast worker MODULE --task-queue {queue}`, or correct the task queue's name"
 
 

@@ -243,7 +243,12 @@ async def test_a_secret_that_may_not_be_used(run: Run) -> None:
     )
     error = await fault(run, text)
     assert (error["type"], error["status"]) == (f"{BASE}authorization", 403)
-    assert "the secret other cannot be used: it is not there" in error["detail"]
+    assert "the secret other cannot be used: it is not there: the mapping does not have it" in error["detail"]
+
+
+def test_a_secret_that_is_missing_is_said_where_it_was_looked_for(tmp_path: Path) -> None:
+    assert Secrets.from_env("APP_").missing("to-ken") == "the worker has no environment variable APP_TO_KEN"
+    assert Secrets.from_files(tmp_path).missing("token") == f"there is no file token in {tmp_path}"
 
 
 _PARTS = (Path(__file__).parent / "addresses.txt").read_text().split("#")

@@ -115,6 +115,7 @@ async def test_what_is_wrong_is_told_as_a_problem(served: Served) -> None:
     assert (await web.get(f"{documents}/n%2Fx/b/latest")).status_code == 404
     refused = await web.post(f"{documents}/n/a/latest/runs", json={"input": 3})
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:outlast:problem:faulted")
+    assert refused.json()["facts"]["error"]["instance"] == "/"
     assert await served.client.count(workflow_type="serverless:n/a") == 0
     taken = whole("do: [{c: {call: '${ .name }'}}]")
     assert (await web.post(documents, content=taken.replace("name: a", "name: c"))).status_code == 201

@@ -150,6 +150,13 @@ def test_an_endless_expression_costs_its_helper(text: str, data: Any) -> None:
             assert evaluator.helper.pid != helper
 
 
+def test_an_endless_expression_is_named() -> None:
+    with Evaluator(budget=0.3) as evaluator:
+        for _ in range(2):  # Also where the helper has to start again.
+            with pytest.raises(ExpressionBudgetError, match="it is `def f: f; f` at /x"):
+                evaluator.evaluate(expression("def f: f; f", "/x"), None, {}, 0.0)
+
+
 def test_the_helper_does_not_outlive_its_process() -> None:
     program = (
         "import os, threading, time\n"

@@ -87,8 +87,11 @@ async def test_a_failed_one_is_an_error_unless_its_code_is_asked_for(run: Run) -
 
 async def test_nothing_runs_that_is_not_allowed(run: Run) -> None:
     for text, word in (
-        (shell("true"), "ProcessPolicy(shell=True)"),
-        ("- c: {run: {script: {language: js, code: '1'}}}", "ProcessPolicy(scripts={'js': […]})"),
+        (shell("true"), "the worker needs `--allow-shell`, or ProcessPolicy(shell=True)"),
+        (
+            "- c: {run: {script: {language: js, code: '1'}}}",
+            "the worker needs `--allow-script js`, or ProcessPolicy(scripts={'js': […]})",
+        ),
     ):
         error = await fault(run, text, policy=ProcessPolicy())
         assert error["type"] == f"{BASE}configuration"

@@ -237,13 +237,16 @@ class FaultedError(OutlastError):
     category = FailureCategory.APPLICATION
     facts: ClassVar[tuple[str, ...]] = ("error",)
 
-    def __init__(self, workflow_id: str, error: dict[str, Any]) -> None:
+    def __init__(self, workflow_id: str, error: dict[str, Any], *, words: str | None = None) -> None:
         self.error = error
         told = error.get("detail") or error.get("title") or error.get("type")
-        super().__init__(
-            f"workflow {workflow_id!r} faulted at {error.get('instance') or '/'}: {told} ({error.get('type')}, "
-            f"status {error.get('status')})"
-        )
+        what = words or f"workflow {workflow_id!r} faulted at {error.get('instance') or '/'}"
+        super().__init__(f"{what}: {told} ({error.get('type')}, status {error.get('status')})")
+
+    @classmethod
+    def at_start(cls, document: str, error: dict[str, Any]) -> Self:
+        """Return the error of a document that was not started: it would have faulted at once."""
+        return cls(document, error, words=f"{document} was not started")
 
 
 class FaultedTimeoutError(FaultedError, TimeoutError):

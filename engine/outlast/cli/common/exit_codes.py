@@ -1,4 +1,4 @@
-"""How a command ends: an exit code, and on failure one line on stderr that says what to do.
+"""How a command ends: an exit code, and on failure a line on stderr that says what to do.
 
 ==== =========================================================================================
 0    done
@@ -18,7 +18,9 @@ from enum import IntEnum
 from outlast.errors import (
     ActivityNotFoundError,
     AlertNotFoundError,
+    DagValidationError,
     DocumentNotFoundError,
+    InvalidDocumentError,
     InvalidOptionError,
     InvalidUrlError,
     OutboxRowNotFoundError,
@@ -28,6 +30,7 @@ from outlast.errors import (
     ScheduleNotFoundError,
     StillRunningError,
     StoreError,
+    UnsupportedTaskError,
     WorkflowAlreadyStartedError,
     WorkflowNotFoundError,
 )
@@ -79,13 +82,21 @@ def exit_code(error: BaseException) -> Exit:
 
 
 def error_line(error: BaseException) -> str:
-    """Return the line that a command prints about an error. Its advice names options of the command line."""
+    """Return what a command prints about an error. Its advice names options of the command line.
+
+    It is one line, and one more for each problem where an error has several: nobody finds the seventh in one long line.
+    """
     if isinstance(error, InvalidUrlError):
         problem = error.message.partition("; use one of:")[0]
         return f"{problem}: use sqlite:///orders.db or postgresql://user@host/orders"
     if isinstance(error, WorkflowAlreadyStartedError):
         problem = error.message.partition(": choose")[0]
         return f"{problem}: choose another --id, or --policy return_existing to use the workflow that exists"
+    if (
+        isinstance(error, InvalidDocumentError | UnsupportedTaskError | DagValidationError)
+        and len(error.problems) > 1
+    ):
+        return "\n  ".join(joined(line) for line in str(error).splitlines())
     if isinstance(error, OutlastError):
         return one_line(error)
     return joined(f"{type(error).__name__}: {error} (OUTLAST_DEBUG=1 shows where)")

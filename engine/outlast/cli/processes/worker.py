@@ -184,9 +184,8 @@ def worker(
         )
         _log(level)
         tune_process()
-        _say_hello(made, json=json)
         _stop_with_supervisor(made.request_stop)
-        await made.run()
+        await made.run(started=lambda: _say_hello(made, json=json))
         if json:
             document({"event": "stopped", "worker_id": made.worker_id, **_process()})
         else:
