@@ -100,7 +100,9 @@ class Strangers:
         """
         deleting = exports is not None
         # A row that waits although all should be over has no reason yet.
-        refused = real.execute("SELECT outbox_id, kind, workflow_id, COALESCE(reason, '') FROM outlast_outbox")
+        refused = real.execute(
+            "SELECT outbox_id, kind, workflow_id, COALESCE(reason, '') FROM outlast_outbox"
+        )
         for number, kind, workflow_id, reason in refused.fetchall():
             request = self.rows[number]
             request.state, request.problem = REFUSED, reason
