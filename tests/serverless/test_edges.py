@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import orjson
 import pytest
 from tests.serverless.cases import continue_everywhere, whole
 from tests.serverless.events.cases import event, listens, subscriptions
 
+from outlast import Client
 from outlast.errors import FaultedError, InvalidOptionError
 from outlast.testing import TestEnvironment
 from outlast_serverless import Document, Runtime
@@ -87,6 +89,22 @@ async def test_the_id_of_a_subflow_is_never_too_long(sqlite_url: str) -> None:
     assert await output(f"do: [{{? {name} : {{do: [{{? {name} : {run}}}]}}}}]", sqlite_url) == {"v": 7}
 
 
+async def test_a_reset_starts_a_subflow_again_that_nobody_waits_for(sqlite_url: str) -> None:
+    run = "run: {await: false, workflow: {namespace: n, name: child, version: '0.1.0'}}"
+    async with (
+        TestEnvironment(url=sqlite_url, replay=True) as env,
+        Runtime(env.client) as runtime,
+        env.new_worker(workflows=runtime.workflows, activities=runtime.activities),
+    ):
+        await runtime.register(make(CHILD.replace("{set: {v: 7}}", "{wait: PT1H}")))
+        first = await runtime.start(make(f"do: [{{s: {{{run}}}}}, {{w: {{wait: PT5S}}}}]"), id="a")
+        await asyncio.sleep(1)
+        # What it has started is still open.
+        again = await (await first.handle.reset(3)).reset(3)
+        assert await again.result() is None
+        assert await runtime.run("a:/do/0/s").describe()
+
+
 async def test_names_may_have_any_characters(sqlite_url: str) -> None:
     run = "{run: {workflow: {namespace: n, name: child, version: '0.1.0'}}}"
     assert await output(f'do: [{{"a\\n~/😀": {run}}}, {{"\\u0007": {{wait: PT1S}}}}]', sqlite_url) == {"v": 7}
@@ -108,10 +126,30 @@ async def test_long_filters_and_pointers_can_be_subscribed(database_url: str) ->
             await run.result()
 
 
+def test_data_in_base64_are() -> None:
+    for data in ("###", 5):
+        with pytest.raises(InvalidOptionError, match="Base64"):
+            checked_event({"id": "1", "source": "/s", "type": "t", "data_base64": data})
+
+
 @pytest.mark.parametrize("id", ["a\0b", "a\nb", "\ud800", "é" * 501])
 def test_an_event_has_an_id_that_every_database_can_keep(id: str) -> None:
     with pytest.raises(InvalidOptionError, match="no CloudEvent"):
         checked_event({"id": id, "source": "/s", "type": "t"})
+
+
+async def test_an_event_is_not_deeper_than_runs_can_record(sqlite_url: str) -> None:
+    async with Client.connect(sqlite_url) as client:
+        runtime = Runtime(client)
+        assert await runtime.publish(event(1, orjson.loads("[" * 99 + "]" * 99)))
+        with pytest.raises(InvalidOptionError, match="more than 100 levels"):
+            await runtime.publish(event(2, orjson.loads("[" * 101 + "]" * 101)))
+
+
+async def test_an_output_that_cannot_be_recorded_is_an_error(sqlite_url: str) -> None:
+    text = "do: [{a: {set: {v: 1}}}, {l: {for: {in: '[range(210)]'}, do: [{s: {set: {v: '${ . }'}}}]}}]"
+    with pytest.raises(FaultedError, match="cannot be recorded"):
+        await output(text, sqlite_url)
 
 
 async def test_subscriptions_of_a_run_that_is_open_stay(sqlite_url: str) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast import Client
+from outlast_workflow.data.writing import dump, is_deep
+from outlast_workflow.errors import InvalidOptionError
 from outlast_workflow.primitives.payloads import Payload
+
+_MOST_LEVELS: Final = 100
+"""A run puts events into other values, and those must not become too deep to be recorded."""
 
 
 class EventStore:
@@ -22,10 +27,17 @@ class EventStore:
         """Return an event as it is stored.
 
         Raises:
+            InvalidOptionError: It is nested too deeply.
             PayloadEncodeError: It has no JSON form.
             StructuralLimitError: It is too large for a payload.
         """
         payload = self._client.converter.encode_args((event,), None, "event")
+        # Before a codec, whose bytes have no levels.
+        if is_deep(dump(event), _MOST_LEVELS):
+            raise InvalidOptionError(
+                f"the event is nested more than {_MOST_LEVELS} levels deep: make its data flatter, or pass text",
+                field="event",
+            )
         # What brings it to a run is a little larger.
         self._client.limits.check("payload_bytes", len(payload.json) + 100, whose=event["id"])
         return payload.json.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from datetime import datetime
@@ -42,6 +43,8 @@ def checked_event(event: Any) -> dict[str, Any]:
         raise _refused("its `specversion` must be 1.0")
     if all(name in whole for name in _DATA):
         raise _refused("it has both `data` and `data_base64`: keep one")
+    if "data_base64" in whole and not _is_base64(whole["data_base64"]):
+        raise _refused("its `data_base64` must be a text in Base64")
     if "time" in whole and not _is_time(whole["time"]):
         raise _refused("its `time` must be an instant of RFC 3339, such as 2026-01-31T12:00:00Z")
     for name, value in whole.items():
@@ -75,6 +78,13 @@ def read_as(event: dict[str, Any], form: str) -> Any:
     if form == "raw" and not isinstance(data, str):
         return orjson.dumps(data).decode()
     return data
+
+
+def _is_base64(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and base64.b64decode(value, validate=True) is not None
+    except ValueError:
+        return False
 
 
 def _is_time(value: Any) -> bool:

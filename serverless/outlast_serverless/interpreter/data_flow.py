@@ -9,6 +9,7 @@ from outlast_serverless.interpreter.faults import Fault, fault
 from outlast_serverless.plan.durations import LONGEST_US, CalendarUnitError, microseconds
 from outlast_serverless.plan.model import Schema
 from outlast_serverless.plan.templates import fill_uri, is_uri_template
+from outlast_workflow.data.writing import UnwritableError, dump
 
 _US: float = 1_000_000
 
@@ -39,6 +40,23 @@ def validate(
         place = "".join(f"/{part}" for part in problem.instance_path)
         where = f" at {place}" if place else ""
         raise fault("validation", f"the {what} does not fit its schema{where}: {problem.message}", pointer)
+
+
+def recordable(output: Any) -> Any:
+    """Return the output of a workflow, if it can be recorded: what it is put together of may each be less deep.
+
+    Args:
+        output: The output.
+
+    Raises:
+        Fault: It cannot.
+    """
+    if isinstance(output, dict | list):
+        try:
+            dump(output)
+        except UnwritableError as error:
+            raise fault("runtime", f"the output of the workflow cannot be recorded: {error}", "/") from None
+    return output
 
 
 def filled_uri(text: Any, data: Any, pointer: str) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import orjson
 
 from outlast import workflow
-from outlast_serverless.interpreter.data_flow import duration_seconds, validate
+from outlast_serverless.interpreter.data_flow import duration_seconds, recordable, validate
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
 from outlast_serverless.interpreter.fetched import FETCH, Fetched, is_fetched
 from outlast_serverless.interpreter.inbox import Inbox
@@ -145,7 +145,7 @@ class Interpreter:
         self.inbox.running = True
         while True:
             try:
-                return await self._in_time()
+                return recordable(await self._in_time())
             except Continuing as going:
                 self._continue(going)
             except Fault as error:

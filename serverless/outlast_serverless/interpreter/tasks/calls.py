@@ -101,8 +101,15 @@ def _options(timeout: float | None, label: str) -> Any:
     }
 
 
-def _child_id(run: Execution) -> str:
-    return key_of(f"{workflow.info().workflow_id}:{run.id}", MAX_NAME_LENGTH)
+def _child_id(run: Execution) -> str | None:
+    """Return the id of a subflow: that of the run, and the execution.
+
+    Where the run was reset, or is tried again, what it had started before may still be open: the engine gives another.
+    """
+    info = workflow.info()
+    if info.resets or info.attempt > 1:
+        return None
+    return key_of(f"{info.workflow_id}:{run.id}", MAX_NAME_LENGTH)
 
 
 async def _subflow(self: Interpreting, task: RunTask, run: Execution) -> Any:
