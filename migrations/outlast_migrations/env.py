@@ -15,6 +15,7 @@ from sqlalchemy import Connection, create_engine, make_url
 
 from outlast_migrations.revisions import VERSION_TABLE
 from outlast_migrations.runner import one_transaction
+from outlast_store.schema.indexes import complete
 from outlast_store.schema.tables import metadata
 
 _DRIVERS = {"postgresql": "postgresql+psycopg"}
@@ -31,7 +32,7 @@ def _url() -> Any:
 def _run(connection: Connection) -> None:
     context.configure(
         connection=connection,
-        target_metadata=metadata,
+        target_metadata=complete(metadata),
         version_table=VERSION_TABLE,
         compare_server_default=True,
     )
@@ -50,7 +51,7 @@ def _write() -> None:
     dialect = context.config.attributes.get("dialect") or _url().get_backend_name()
     context.configure(
         dialect_name=dialect,
-        target_metadata=metadata,
+        target_metadata=complete(metadata),
         version_table=VERSION_TABLE,
         literal_binds=True,
     )

@@ -15,6 +15,7 @@ import outlast_migrations
 from outlast_migrations import HEAD, REVISIONS, current_revision, downgrade, head_revision, migrate
 from outlast_migrations.revisions import VERSION_TABLE
 from outlast_store.database.database import Database
+from outlast_store.schema.indexes import complete
 from outlast_store.schema.tables import TABLES, metadata
 
 _POSTGRESQL_SCHEMA = """
@@ -50,7 +51,7 @@ def _schema(connection: Connection) -> list[tuple[str, ...]]:
 def test_migrating_gives_exactly_the_tables(new_database: Callable[[], Database]) -> None:
     migrated, fresh = new_database().writer(), new_database().writer()
     migrate(migrated)
-    metadata.create_all(fresh)
+    complete(metadata).create_all(fresh)
     assert _schema(migrated) == _schema(fresh)
     migrated.close()
     fresh.close()
@@ -66,7 +67,7 @@ def test_alembic_finds_no_difference_either(empty: Connection) -> None:
             "compare_server_default": True,
         },
     )
-    assert compare_metadata(context, metadata) == []
+    assert compare_metadata(context, complete(metadata)) == []
 
 
 def test_the_comparison_sees_what_it_is_for(empty: Connection) -> None:

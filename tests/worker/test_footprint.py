@@ -54,24 +54,38 @@ print(*sys.modules)
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A database with its tables."""
     made = f"sqlite:///{tmp_path_factory.mktemp('footprint')}/orders.db"
-    packages_of_a_worker(made, "plain")
+    loaded_by_a_worker(made, "plain")
     return made
 
 
-def packages_of_a_worker(url: str, served: str) -> set[str]:
-    """The packages that a process has loaded when it has run a workflow."""
+def loaded_by_a_worker(url: str, served: str) -> set[str]:
+    """The modules that a process has loaded when it has run a workflow."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, url, served], capture_output=True, text=True, check=True
     )
-    return {name.partition(".")[0] for name in done.stdout.split()}
+    return set(done.stdout.split())
 
 
-def test_a_worker_on_sqlite_loads_no_driver_of_postgresql_no_migrations_and_no_pydantic(url: str) -> None:
-    loaded = packages_of_a_worker(url, "plain")
-    assert {"outlast_store", "sqlalchemy"} <= loaded
-    assert not NOT_FOR_SQLITE & loaded
+def packages(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+def test_a_worker_on_sqlite_loads_nothing_of_postgresql_no_migrations_and_no_pydantic(url: str) -> None:
+    loaded = loaded_by_a_worker(url, "plain")
+    assert {"outlast_store", "sqlalchemy"} <= packages(loaded)
+    assert not NOT_FOR_SQLITE & packages(loaded)
+    dialects = {name.split(".")[2] for name in loaded if name.startswith("sqlalchemy.dialects.")}
+    assert "sqlite" in dialects
+    assert "postgresql" not in dialects
 
 
 def test_a_worker_whose_code_takes_more_than_plain_json_loads_pydantic_before_it_works(url: str) -> None:
-    loaded = packages_of_a_worker(url, "typed")
+    loaded = packages(loaded_by_a_worker(url, "typed"))
     assert NOT_FOR_SQLITE & loaded == {"pydantic", "pydantic_core"}
+
+
+def test_the_worker_command_loads_no_tables_and_no_views() -> None:
+    program = "import sys, outlast.cli.processes.worker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert not {"outlast.cli.common.tables", "outlast.visibility.views", "rich.progress"} & modules

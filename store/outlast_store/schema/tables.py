@@ -21,6 +21,8 @@ from sqlalchemy import (
     text,
 )
 
+from outlast_store.schema.indexes import on_postgresql, partial
+
 metadata = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
@@ -64,10 +66,6 @@ def _int_or_null(name: str) -> Column[object]:
 
 def _flag(name: str) -> Column[object]:
     return Column(name, Boolean, nullable=False)
-
-
-def _partial(name: str, *columns: str, where: str) -> Index:
-    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
 workflow_instances = _table(
@@ -131,19 +129,19 @@ workflow_runs = _table(
     _int_or_null("start_deadline_at"),
     _text_or_null("alerts"),
     # The type stands before the time, so that a claim passes over the types that its worker lacks.
-    _partial(
+    partial(
         "ix_runs_claimable",
         "task_queue",
         "workflow_type",
         "wake_at",
         where="wake_at IS NOT NULL AND owner_id IS NULL",
     ),
-    _partial("ix_runs_owned", "owner_id", "wake_at", where="owner_id IS NOT NULL"),
+    partial("ix_runs_owned", "owner_id", "wake_at", where="owner_id IS NOT NULL"),
     # With the keys, so that what is due at one instant, however much it is, is read in pages (SQLite adds them anyway).
-    _partial("ix_runs_deadline", "next_deadline_at", "run_id", where="next_deadline_at IS NOT NULL"),
-    _partial("ix_runs_cascade", "cascade_at", where="cascade_at IS NOT NULL"),
-    _partial("ix_runs_children", "parent_run_id", where="parent_run_id IS NOT NULL AND closed_at IS NULL"),
-    _partial(
+    partial("ix_runs_deadline", "next_deadline_at", "run_id", where="next_deadline_at IS NOT NULL"),
+    partial("ix_runs_cascade", "cascade_at", where="cascade_at IS NOT NULL"),
+    partial("ix_runs_children", "parent_run_id", where="parent_run_id IS NOT NULL AND closed_at IS NULL"),
+    partial(
         "ix_runs_line",
         "queue",
         "partition_key",
@@ -152,14 +150,14 @@ workflow_runs = _table(
         "run_id",
         where="queued_at IS NOT NULL",
     ),
-    _partial("ix_runs_delayed", "queue", "partition_key", where="status = 'queued' AND queued_at IS NULL"),
+    partial("ix_runs_delayed", "queue", "partition_key", where="status = 'queued' AND queued_at IS NULL"),
     # For listing, as those at the end.
-    _partial("ix_runs_queue", "queue", "run_id", where="queue IS NOT NULL"),
+    partial("ix_runs_queue", "queue", "run_id", where="queue IS NOT NULL"),
     # Slots are counted in these alone: without the status, no row needs to be read.
-    _partial("ix_runs_slots", "slot_queue", "partition_key", "owner_id", where="slot_queue IS NOT NULL"),
-    _partial("ix_runs_slot_owner", "slot_queue", "owner_id", "wake_at", where="slot_queue IS NOT NULL"),
-    _partial("ix_runs_open", "run_id", where="closed_at IS NULL"),
-    _partial(
+    partial("ix_runs_slots", "slot_queue", "partition_key", "owner_id", where="slot_queue IS NOT NULL"),
+    partial("ix_runs_slot_owner", "slot_queue", "owner_id", "wake_at", where="slot_queue IS NOT NULL"),
+    partial("ix_runs_open", "run_id", where="closed_at IS NULL"),
+    partial(
         "ix_runs_trouble",
         "status",
         "run_id",
@@ -167,8 +165,11 @@ workflow_runs = _table(
     ),
     # For listing: apart from ix_runs_open, a healthy run is in these two only.
     Index("ix_runs_type", "workflow_type", "run_id"),
-    Index("ix_runs_workflow_id", "workflow_id", "run_id", postgresql_ops={"workflow_id": "text_pattern_ops"}),
-    _partial("ix_runs_attention", "attention", "run_id", where="attention IS NOT NULL"),
+    on_postgresql(
+        Index("ix_runs_workflow_id", "workflow_id", "run_id"),
+        postgresql_ops={"workflow_id": "text_pattern_ops"},
+    ),
+    partial("ix_runs_attention", "attention", "run_id", where="attention IS NOT NULL"),
 )
 
 history_events = _table(
@@ -211,7 +212,7 @@ activity_executions = _table(
     _text_or_null("summary"),
     _text_or_null("queue"),
     _bytes_or_null("partition_key"),
-    _partial(
+    partial(
         "ix_activities_claimable",
         "task_queue",
         "activity_type",
@@ -219,7 +220,7 @@ activity_executions = _table(
         "available_at",
         where="status = 'pending' AND queue IS NULL",
     ),
-    _partial(
+    partial(
         "ix_activities_line",
         "queue",
         "partition_key",
@@ -227,7 +228,7 @@ activity_executions = _table(
         "available_at",
         where="status = 'pending' AND queue IS NOT NULL",
     ),
-    _partial(
+    partial(
         "ix_activities_slots",
         "queue",
         "partition_key",
@@ -235,8 +236,8 @@ activity_executions = _table(
         "status",
         where="status = 'running' AND queue IS NOT NULL",
     ),
-    _partial("ix_activities_claimed", "claimed_by", where="status = 'running'"),
-    _partial(
+    partial("ix_activities_claimed", "claimed_by", where="status = 'running'"),
+    partial(
         "ix_activities_deadline",
         "next_deadline_at",
         "run_id",
@@ -298,8 +299,8 @@ workflow_requests = _table(
     _int_or_null("answer_seq"),
     _int("created_at"),
     _int_or_null("expires_at"),
-    _partial("ix_requests_open", "run_id", where="state = 'open'"),
-    _partial("ix_requests_expiry", "expires_at", where="expires_at IS NOT NULL"),
+    partial("ix_requests_open", "run_id", where="state = 'open'"),
+    partial("ix_requests_expiry", "expires_at", where="expires_at IS NOT NULL"),
 )
 
 search_attributes = _table(
@@ -396,7 +397,7 @@ schedules = _table(
     _int("missed"),
     _int("created_at"),
     _int("updated_at"),
-    _partial("ix_schedules_look", "next_look_at", where="next_look_at IS NOT NULL"),
+    partial("ix_schedules_look", "next_look_at", where="next_look_at IS NOT NULL"),
 )
 
 OUTBOX_CHECKS: Final = {
@@ -455,8 +456,8 @@ outbox = Table(
         for dialect, checks in (("postgresql", OUTBOX_CHECKS_POSTGRESQL), ("sqlite", OUTBOX_CHECKS_SQLITE))
         for name, check in checks.items()
     ),
-    _partial("ix_outbox_waiting", "outbox_id", where="state = 'waiting'"),
-    _partial("ix_outbox_refused", "refused_at", where="refused_at IS NOT NULL"),
+    partial("ix_outbox_waiting", "outbox_id", where="state = 'waiting'"),
+    partial("ix_outbox_refused", "refused_at", where="refused_at IS NOT NULL"),
     Index("ix_outbox_workflow_id", "workflow_id"),
     sqlite_autoincrement=True,
 )
@@ -515,7 +516,7 @@ serverless_events = Table(
     _int_or_null("routed_at"),
     Index("ix_serverless_events_once", "source", "id", unique=True),
     Index("ix_serverless_events_received", "received_at"),
-    _partial("ix_serverless_events_waiting", "event_key", where="routed_at IS NULL"),
+    partial("ix_serverless_events_waiting", "event_key", where="routed_at IS NULL"),
     sqlite_autoincrement=True,
 )
 
@@ -585,7 +586,7 @@ alerts = _table(
     Index("ix_alerts_once", "scope", "activity_id", "attempt", "kind", "mark", unique=True),
     Index("ix_alerts_run", "run_id"),
     Index("ix_alerts_workflow_id", "workflow_id", "alert_id"),
-    _partial("ix_alerts_open", "alert_id", where="acknowledged_at IS NULL"),
+    partial("ix_alerts_open", "alert_id", where="acknowledged_at IS NULL"),
 )
 
 journals = _table(

@@ -19,7 +19,6 @@ from outlast.checking.checker import StaticChecks
 from outlast.cli.common.connection import with_client
 from outlast.cli.common.exit_codes import CommandFailedError
 from outlast.cli.common.options import AsJson, Codec, Url, arguments_of, database_url
-from outlast.cli.common.output import document, show
 from outlast.cli.common.stderr import tell
 from outlast.cli.common.user_code import interceptors as load_interceptors
 from outlast.cli.common.user_code import load, named
@@ -187,7 +186,7 @@ def worker(
         _stop_with_supervisor(made.request_stop)
         await made.run(started=lambda: _say_hello(made, json=json))
         if json:
-            document({"event": "stopped", "worker_id": made.worker_id, **_process()})
+            _document({"event": "stopped", "worker_id": made.worker_id, **_process()})
         else:
             tell("the worker has stopped")
         if made.unfinished:
@@ -255,7 +254,7 @@ def _end_now() -> None:
 def _say_hello(worker: Worker, *, json: bool) -> None:
     queues = list(worker.settings.task_queues)
     if json:
-        document(
+        _document(
             {
                 "event": "started",
                 "worker_id": worker.worker_id,
@@ -334,6 +333,9 @@ def watchdog(
         if once:
             report = await made.run_pass()
             if not json:
+                # As in _document.
+                from outlast.cli.common.output import show
+
                 show(_words(report))
             if report.set_aside:
                 raise CommandFailedError(f"{report.set_aside} rows could not be handled: the log names them")
@@ -384,7 +386,7 @@ class _Watchdog(TaskWatchdog):
         report = await super().run_pass(limit)
         if self._json and (report.done or not self._reported):
             self._reported = True
-            document(report.to_document())
+            _document(report.to_document())
         return report
 
 
@@ -410,3 +412,10 @@ def _words(report: WatchdogReport) -> str:
     late = f", at worst {report.worst_lateness_s:.1f} s late" if report.done else ""
     still = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in sorted(report.left.items()))
     return (done or "nothing was due") + late + (f"; still due: {still}" if still else "")
+
+
+def _document(value: Mapping[str, object]) -> None:
+    # A worker that prints none does without the tables and colours of other commands: 4 MB.
+    from outlast.cli.common.output import document
+
+    document(value)
