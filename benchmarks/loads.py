@@ -3,8 +3,8 @@
 d: durable timers. e: signals and updates to one run, from the worker's process and from another. g: recovery from
 SIGKILL. h: memory of cached, evicted, ended and stored runs. i: what many runs in the database do to one workflow.
 j: a sync activity that computes next to the rest, and a second worker process. k: queues at work. l: admission from
-queues, alone. m: items of streams. n: claims behind runs of other types. Every result is checked. The exit code is 1 if
-one is wrong; it never is for a missed target.
+queues, alone. m: items of streams. n: claims behind runs of other types. o: a worker with nothing to do. Every result
+is checked. The exit code is 1 if one is wrong; it never is for a missed target.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks import (
     loads_admission,
     loads_cpu,
     loads_growth,
+    loads_idle,
     loads_memory,
     loads_messages,
     loads_queues,
@@ -73,6 +74,8 @@ class Sizes:
     published: int = 200_000
     foreign: tuple[int, int] = (1_000, 1_000_000)
     foreign_rounds: int = 25
+    idle_seconds: float = 20.0
+    handed_over: int = 300
 
 
 QUICK = Sizes(
@@ -103,6 +106,8 @@ QUICK = Sizes(
     line_rounds=5,
     foreign=(100, 10_000),
     foreign_rounds=5,
+    idle_seconds=3.0,
+    handed_over=50,
 )
 """The sizes for ``--quick``: about two minutes, to see that everything works."""
 
@@ -196,6 +201,11 @@ def types(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
     return loads_types.measure(databases, backend, sizes.foreign, sizes.foreign_rounds)
 
 
+def idle(databases: Databases, backend: Backend, sizes: Sizes) -> list[Figure]:
+    """Measure load o."""
+    return loads_idle.measure(databases, backend, sizes.idle_seconds, sizes.handed_over)
+
+
 LOADS: dict[str, Load] = {
     "d": timers,
     "e": messages,
@@ -207,6 +217,7 @@ LOADS: dict[str, Load] = {
     "l": admission,
     "m": streams,
     "n": types,
+    "o": idle,
 }
 
 

@@ -41,6 +41,8 @@ TINY = loads.Sizes(
     line_rounds=1,
     foreign=(10, 50),
     foreign_rounds=1,
+    idle_seconds=0.1,
+    handed_over=3,
 )
 
 
@@ -54,7 +56,7 @@ def run(folder: Path, database: str, *only: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("load", "figures"), [("d", 2), ("e", 6), ("g", 1), ("h", 5), ("j", 2), ("k", 7), ("m", 3)]
+    ("load", "figures"), [("d", 2), ("e", 6), ("g", 1), ("h", 5), ("j", 2), ("k", 7), ("m", 3), ("o", 3)]
 )
 def test_a_load_is_measured_on_sqlite(tmp_path: Path, load: str, figures: int) -> None:
     assert len(run(tmp_path, "sqlite", load)) == figures
