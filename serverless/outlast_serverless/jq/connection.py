@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from outlast import workflow
+from outlast_serverless.jq.programs import unsafe_integer
 from outlast_workflow.data.writing import MOST_LEVELS, is_deep
 from outlast_workflow.environment import SystemClock
 from outlast_workflow.errors import ExpressionBudgetError
@@ -149,10 +150,19 @@ def _decoded(answer: bytes, programs: int) -> list[Any]:
     except orjson.JSONDecodeError:
         # What the helper writes is JSON, but nobody reads any depth.
         return [_DEEP] * programs
+    decoded = [_exact(one, answer) for one in decoded]
     # Each answer is in a list, and so are the outputs in it.
     if answer[2 * MOST_LEVELS :] and is_deep(answer, MOST_LEVELS + 3):
         return [_DEEP if _is_deep(one) else one for one in decoded]
     return [_DEEP if one[0] == "deep" else one for one in decoded]
+
+
+def _exact(one: list[Any], answer: bytes) -> list[Any]:
+    """Return an answer, or a failure in its place where jq has counted beyond what it can."""
+    large = unsafe_integer(answer, one[1:]) if one[0] == "ok" else None
+    if large is None:
+        return one
+    return ["run", f"jq computed {large}, which is beyond 2^53, where it no longer counts exactly"]
 
 
 def _is_deep(one: list[Any]) -> bool:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from outlast_serverless.rules.jq_text import glance
+from outlast_serverless.rules.jq_text import LARGEST_INTEGER, glance
 
-LARGEST_INTEGER: Final = 2**53
-"""jq keeps numbers as doubles: an integer beyond this would be changed silently."""
 _MANY_DIGITS: Final = re.compile(rb"[0-9]{16}")
 _WHERE: Final = re.compile(r"\s*\(?at <top-level>,? line \d+,? column \d+\)?:?|,? at <top-level>.*$")
 _HIDDEN: Final = "".join(

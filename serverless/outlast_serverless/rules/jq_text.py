@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*")
+_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+LARGEST_INTEGER: Final = 2**53
+"""jq keeps numbers as doubles: an integer beyond this would be changed silently."""
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -108,6 +111,9 @@ class _Looking:
         elif char.isalpha() or char == "_":
             self._name()
             return
+        elif char in "0123456789":
+            self._number()
+            return
         elif char in "|:" and (char == "|" or not self.open or self.open[-1] != "{"):
             self.binding = False
         self.last = char
@@ -130,6 +136,18 @@ class _Looking:
             if path is not None:
                 self.seen.paths.append((name, path[1] or path[2] or path[3] or ""))
         self.last = "$"
+
+    def _number(self) -> None:
+        found = _NUMBER.match(self.text, self.at)
+        assert found is not None
+        is_fraction = self.text[self.at - 1 : self.at] == "."
+        if not is_fraction and found.lastindex is None and int(found[0]) > LARGEST_INTEGER:
+            self.seen.trouble = (
+                f"jq would change the integer {found[0]}, which is beyond 2^53: write it as text"
+            )
+            return
+        self.at = found.end()
+        self.last = "0"
 
     def _name(self) -> None:
         found = _NAME.match(self.text, self.at)

@@ -129,6 +129,15 @@ def test_an_integer_that_jq_would_change_is_refused(evaluator: Evaluator) -> Non
     assert evaluated(evaluator, ".n + 1", {**data, "id": 2**53}) == 2
 
 
+def test_an_integer_that_jq_can_no_longer_count_exactly_is_refused(evaluator: Evaluator) -> None:
+    assert evaluated(evaluator, "[.n - 1, {a: .n}]", {"n": 2**53}) == [2**53 - 1, {"a": 2**53}]
+    with pytest.raises(ExpressionFailed, match=r"jq computed 9007199254740994, which is beyond 2\^53"):
+        evaluated(evaluator, "[{a: (.n + 2)}]", {"n": 2**53})
+    with pytest.raises(ExpressionFailed, match=r"beyond 2\^53"):
+        evaluated(evaluator, "-(.n * 4)", {"n": 2**53})
+    assert evaluated(evaluator, ".n * 1.5e-3", {"n": 2**53}) == 2**53 * 1.5e-3
+
+
 @pytest.mark.parametrize(
     ("text", "data"),
     [
