@@ -35,7 +35,7 @@ from outlast_serverless.runtime.runtime import Runtime
 from outlast_serverless.schedules.scheduler import workflow_id_of
 from outlast_serverless.schedules.specs import schedule_id_of
 from outlast_serverless.secrets import Secrets
-from outlast_serverless.state_output import show_state
+from outlast_serverless.state_output import show_state, tell_attention
 from outlast_workflow.errors import (
     FaultedError,
     InvalidOptionError,
@@ -190,7 +190,12 @@ def run(
                 activities=runtime.activities,
             )
             async with worker:
-                await _print_result(started, longest, json=json)
+                watching = asyncio.create_task(tell_attention(started))
+                try:
+                    await _print_result(started, longest, json=json)
+                finally:
+                    watching.cancel()
+                    await asyncio.gather(watching, return_exceptions=True)
 
     # What fails is printed once, as the error of the run.
     logging.getLogger("outlast").addHandler(logging.NullHandler())

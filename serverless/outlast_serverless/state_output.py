@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Final
 
 from rich.text import Text
 
 from outlast.cli.common.output import console, deadline, left, show, table
+from outlast.cli.common.stderr import tell
 from outlast.text.wording import ago, clock
-from outlast_serverless.runtime.run import DocumentState
+from outlast_serverless.runtime.run import DocumentRun, DocumentState
 
 _LEAST_FOR_INSTANTS: Final = 110
 """So wide is a terminal that has room for the instants of deadlines, too."""
 _OTHER_COLUMNS: Final = 46
 """How much room all columns but the first need, without those instants."""
 _INSTANT: Final = 26
+_LOOK_S: Final = 2
+"""How often it is looked whether a run that is waited for needs attention."""
 _ENDED: Final = frozenset({"completed", "faulted", "cancelled"})
 
 
@@ -51,6 +55,20 @@ def show_state(state: DocumentState, now: datetime) -> None:
             *([at] if wide else []),
         )
     show(rows)
+
+
+async def tell_attention(run: DocumentRun) -> None:
+    """Wait until a run needs attention, and say why on stderr: whoever waits for it would wait without a word.
+
+    Args:
+        run: The run.
+    """
+    reasons: tuple[str, ...] = ()
+    while not reasons:
+        await asyncio.sleep(_LOOK_S)
+        reasons = (await run.describe()).attention
+    for reason in reasons:
+        tell(f"{run.id} needs attention: {reason}")
 
 
 def ended(task: str, room: int) -> str:

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,6 +105,25 @@ def test_a_command_of_another_package_is_listed_by_its_entry_point(
     assert (
         bare("extra").err
         == "outlast: ModuleNotFoundError: No module named 'no' (OUTLAST_DEBUG=1 shows where)\n"
+    )
+
+
+def test_an_extra_that_is_missing_is_told_once(
+    bare: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "half_installed.py").write_text(
+        "raise ModuleNotFoundError(\"documents need the extra 'serverless': install it\", name='jq')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def half(**_: Any) -> EntryPoints:
+        return EntryPoints([EntryPoint("serverless", "half_installed:app", plugins.GROUP)])
+
+    monkeypatch.setattr(plugins, "entry_points", half)
+    told = bare("serverless", "list").err
+    assert (
+        told
+        == "outlast: `outlast serverless` needs the extra 'serverless': in a clone, pip install '.[serverless]'\n"
     )
 
 

@@ -18,6 +18,7 @@ from outlast.errors import FaultedError, FaultedTimeoutError, UnsupportedTaskErr
 from outlast.testing import TestEnvironment
 from outlast_serverless import Document, DocumentRun, Runtime
 from outlast_serverless.interpreter.faults import BASE
+from outlast_serverless.state_output import tell_attention
 
 Use: TypeAlias = Callable[[Callable[[Runtime, TestEnvironment], Awaitable[None]]], Awaitable[None]]
 TIMEOUT = {"type": f"{BASE}timeout", "status": 408}
@@ -239,3 +240,10 @@ async def test_what_needs_attention_is_told(database_url: str) -> None:
         [reason] = (await run.describe()).attention
         assert reason.startswith("no live worker polls task queue 'default'")
         assert "start `outlast serverless worker --task-queue default`" in reason
+
+
+async def test_who_waits_for_a_run_is_told_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    async with TestEnvironment() as env, Runtime(env.client) as runtime:
+        run = await runtime.start(make("do: [{a: {set: {v: 1}}}]"), id="w")
+        await tell_attention(run)
+        assert "outlast: w needs attention: no live worker polls" in capsys.readouterr().err

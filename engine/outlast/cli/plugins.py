@@ -50,7 +50,8 @@ def load(name: str) -> Any:
         except ModuleNotFoundError as error:
             if not extra or (error.name or "").startswith("outlast"):
                 raise
-            raise missing from error
+            # Where the cause says the same it is not told again.
+            raise missing from (None if f"the extra {extra!r}" in str(error) else error)
         assert isinstance(app, typer.Typer)
         return typer.main.get_command(app)
     raise missing
