@@ -72,9 +72,11 @@ def an_event_is_taken_in_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cached run that does not check whether it knows an event already."""
     receive = CachedRun.receive
 
-    def forgetful(cached_run: CachedRun, run: Any, events: Iterable[tuple[int, Event, object]]) -> bool:
+    def forgetful(
+        cached_run: CachedRun, run: Any, events: Iterable[tuple[int, Event, object]], updates: Any
+    ) -> bool:
         known = cached_run.seen_seq
-        ours = receive(cached_run, run, events)
+        ours = receive(cached_run, run, events, updates)
         cached_run.pending += [
             event for seq, event, _ in events if seq <= known and event.type == "SignalReceived"
         ]

@@ -207,7 +207,7 @@ def test_a_drawing_shows_where_tasks_go_on() -> None:
     assert "t1 -->|yes| t2" in drawn
     assert "t1 -->|no| finish" in drawn
     assert 'subgraph t2["c<br/>fork"]' in drawn
-    assert "first wins" in drawn
+    assert "the first to end wins" in drawn
     assert "e#34;#93;" in drawn
 
 

@@ -290,6 +290,7 @@ class LightConnection:
 
     class dialect:
         name = "sqlite"
+        driver = "pysqlite"
         paramstyle = "qmark"
 
     def __init__(self, driver: SimulatedConnection) -> None:
