@@ -32,8 +32,9 @@ class EventStore:
             StructuralLimitError: It is too large for a payload.
         """
         payload = self._client.converter.encode_args((event,), None, "event")
-        # Before a codec, whose bytes have no levels.
-        if is_deep(dump(event), _MOST_LEVELS):
+        # What a codec has made has no levels.
+        plain = dump([event]) if payload.is_object_with("$codec") else payload.json
+        if is_deep(plain, _MOST_LEVELS + 1):
             raise InvalidOptionError(
                 f"the event is nested more than {_MOST_LEVELS} levels deep: make its data flatter, or pass text",
                 field="event",

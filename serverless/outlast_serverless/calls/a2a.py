@@ -84,14 +84,13 @@ class _Call:
             Fault: It was not answered, or with an error.
         """
         asked, filling = self._asked, self._filling
-        deferred = asked.deferred
-        written = asked.value if deferred is None else deferred.get("value")
+        written = asked.written
         if not isinstance(written, dict):
             raise fault("configuration", "the arguments of the call are no object", asked.pointer)
         agent = await self._agent(written)
         rest = {name: value for name, value in written.items() if name not in ("agentCard", "server")}
-        if deferred is not None:
-            rest = await filling.filled(rest, str(deferred.get("pointer", "")), **agent.variables)
+        if asked.deferred is not None:
+            rest = await filling.filled(rest, asked.place, **agent.variables)
         method = str(rest.get("method"))
         parameters = self._parameters(method, rest.get("parameters"))
         what = filling.masking.text(f"{method} at {agent.shown}")
@@ -106,7 +105,7 @@ class _Call:
     async def _agent(self, written: dict[str, Any]) -> Endpoint:
         """Return where the agent is: its card says so, or the document."""
         asked, filling = self._asked, self._filling
-        place = str((asked.deferred or {}).get("pointer", ""))
+        place = asked.place
         card = written.get("agentCard")
         if not isinstance(card, dict):
             if written.get("server") is None:

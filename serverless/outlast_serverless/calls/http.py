@@ -115,9 +115,7 @@ async def answered(
 
 
 async def _prepared(asked: CallRequest, filling: Filling, tokens: TokenSource) -> HttpCall:
-    written = (asked.deferred or {}).get("value")
-    place = (asked.deferred or {}).get("pointer", "")
-    given = asked.value if asked.deferred is None else written
+    given, place = asked.written, asked.place
     if not isinstance(given, dict):
         raise fault("configuration", "the arguments of the call are no object", asked.pointer)
     endpoint = given.get("endpoint")

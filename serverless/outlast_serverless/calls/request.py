@@ -65,6 +65,16 @@ class CallRequest:
             request.get("name", ""),
         )
 
+    @property
+    def written(self) -> Any:
+        """The arguments as far as they are known: as they are written, where they are filled in here."""
+        return self.value if self.deferred is None else self.deferred.get("value")
+
+    @property
+    def place(self) -> str:
+        """Where the arguments stand that are filled in here; empty where none are."""
+        return "" if self.deferred is None else str(self.deferred.get("pointer", ""))
+
     def shown(self, value: Any) -> str:
         """Return the end of a message about a value that is no good; nothing where it may have a secret."""
         return "" if self.deferred is not None else f", not {value!r:.100}"

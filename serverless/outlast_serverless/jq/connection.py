@@ -150,7 +150,8 @@ def _decoded(answer: bytes, programs: int) -> list[Any]:
     except orjson.JSONDecodeError:
         # What the helper writes is JSON, but nobody reads any depth.
         return [_DEEP] * programs
-    decoded = [_exact(one, answer) for one in decoded]
+    if unsafe_integer(answer, decoded) is not None:
+        decoded = [_exact(one, answer) for one in decoded]
     # Each answer is in a list, and so are the outputs in it.
     if answer[2 * MOST_LEVELS :] and is_deep(answer, MOST_LEVELS + 3):
         return [_DEEP if _is_deep(one) else one for one in decoded]

@@ -83,10 +83,10 @@ class _Call:
         missing = lacking("mcp")
         if missing:
             raise fault("configuration", missing, pointer)
-        written = asked.value if asked.deferred is None else asked.deferred.get("value")
+        written = asked.written
         if not isinstance(written, dict) or not isinstance(written.get("transport"), dict):
             raise fault("configuration", "the arguments of the call have no transport", pointer)
-        place = str((asked.deferred or {}).get("pointer", ""))
+        place = asked.place
         over, at = written["transport"], None
         if isinstance(over.get("http"), dict):
             http = over["http"]

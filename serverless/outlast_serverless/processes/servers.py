@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
-
-import orjson
 
 from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.processes import stdio_supervisor
 from outlast_serverless.processes.arguments import flat, text
 from outlast_serverless.processes.policy import ProcessPolicy
+from outlast_serverless.processes.supervised import supervised
 
 
 def described_server(given: Any, policy: ProcessPolicy, pointer: str) -> dict[str, Any]:
@@ -61,21 +57,4 @@ async def started(described: dict[str, Any], limit: int) -> asyncio.subprocess.P
         described: What the supervisor is told.
         limit: How long a line of its output may be.
     """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        "-S",
-        str(Path(stdio_supervisor.__file__)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        limit=limit,
-        env={name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ},
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    data = orjson.dumps(described)
-    process.stdin.write(len(data).to_bytes(4, "big") + data)
-    with contextlib.suppress(ConnectionError):
-        await process.stdin.drain()
-    return process
+    return await supervised(stdio_supervisor.__file__, described, stderr=subprocess.PIPE, limit=limit)

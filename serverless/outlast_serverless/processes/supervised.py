@@ -7,7 +7,6 @@ import contextlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,7 +20,7 @@ async def ended(described: dict[str, Any]) -> dict[str, Any]:
     Args:
         described: What the supervisor is told.
     """
-    process = await _supervised(described)
+    process = await supervised(supervisor.__file__, described)
     rest = asyncio.ensure_future(_rest(process))
     try:
         answer = await asyncio.shield(rest)
@@ -35,15 +34,26 @@ async def ended(described: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-async def _supervised(described: dict[str, Any]) -> asyncio.subprocess.Process:
+async def supervised(
+    file: str, described: dict[str, Any], *, stderr: int = subprocess.DEVNULL, limit: int = 2**16
+) -> asyncio.subprocess.Process:
+    """Start a supervisor and tell it what to run.
+
+    Args:
+        file: The supervisor's file.
+        described: What it is told.
+        stderr: Where its errors go.
+        limit: How long a line of its output may be, in bytes.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
         "-S",
-        str(Path(supervisor.__file__)),
+        file,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=stderr,
+        limit=limit,
         env={name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ},
         start_new_session=True,
     )

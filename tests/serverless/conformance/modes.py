@@ -120,7 +120,8 @@ class Modes:
         for number in range(1, commits + 1):
             for moment in MOMENTS:
                 found[f"{moment} commit {number}"] = self.run(_played(story, stage, once(number, moment)))
-        # What is written last may come too late for the story; where there is no worker, nothing is written.
+        assert commits or not story.workers, "a worker has written nothing"
+        # What is written last may come too late for the story.
         happened = stage.deaths + stage.lost - before
         assert happened > len(MOMENTS) * commits / 2 or not commits, (
             f"of {commits} commits only {happened} were disturbed"

@@ -103,7 +103,6 @@ class _Preparing:
         self._tokens = tokens
         self._resources = resources
         self._channels = channels
-        self._place = str((asked.deferred or {}).get("pointer", ""))
 
     async def call(self) -> _Call:
         """Return what is called.
@@ -112,23 +111,23 @@ class _Preparing:
             Fault: It cannot be worked out.
             DescriptionError: The description cannot be used, or does not fit what is given.
         """
-        asked, deferred = self._asked, self._asked.deferred
-        written = asked.value if deferred is None else deferred.get("value")
+        asked = self._asked
+        written = asked.written
         if not isinstance(written, dict) or not isinstance(written.get("document"), dict):
             raise fault("configuration", "the arguments of the call have no document", asked.pointer)
         known = await authentication(
-            written.get("authentication"), f"{self._place}/authentication", asked, self._filling, self._tokens
+            written.get("authentication"), f"{asked.place}/authentication", asked, self._filling, self._tokens
         )
         async with beating(asked.timeout):
             description = await self._resources.fetched(
-                written["document"], f"{self._place}/document", asked, self._filling, _description
+                written["document"], f"{asked.place}/document", asked, self._filling, _description
             )
         given = {name: value for name, value in written.items() if name not in ("document", "authentication")}
-        if deferred is not None:
+        if asked.deferred is not None:
             variables = (
                 {} if known is None or known.authorization is None else {"authorization": known.authorization}
             )
-            given = await self._filling.filled(given, self._place, **variables)
+            given = await self._filling.filled(given, asked.place, **variables)
         message = given.get("message")
         publishes = message is not None
         if given.get("operation") is not None:

@@ -121,10 +121,10 @@ class _Call:
 
         asked, filling = self._asked, self._filling
         deferred = asked.deferred
-        written = asked.value if deferred is None else deferred.get("value")
+        written = asked.written
         if not isinstance(written, dict) or not isinstance(written.get("service"), dict):
             raise fault("configuration", "the arguments of the call have no service", asked.pointer)
-        place = str((deferred or {}).get("pointer", ""))
+        place = asked.place
         proto = await self._resources.fetched(
             written.get("proto"),
             f"{place}/proto",

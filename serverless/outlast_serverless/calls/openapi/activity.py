@@ -64,7 +64,6 @@ class _Call:
         self._policy = policy
         self._resources = resources
         self._tokens = tokens
-        self._place = str((asked.deferred or {}).get("pointer", ""))
 
     async def answer(self) -> Any:
         """Return the output of the call.
@@ -73,18 +72,18 @@ class _Call:
             Fault: It was not answered, or not with success.
             DescriptionError: The description cannot be used, or does not fit what is given.
         """
-        asked, deferred = self._asked, self._asked.deferred
-        written = asked.value if deferred is None else deferred.get("value")
+        asked = self._asked
+        written = asked.written
         if not isinstance(written, dict) or not isinstance(written.get("document"), dict):
             raise fault("configuration", "the arguments of the call have no document", asked.pointer)
         known = await authentication(
-            written.get("authentication"), f"{self._place}/authentication", asked, self._filling, self._tokens
+            written.get("authentication"), f"{asked.place}/authentication", asked, self._filling, self._tokens
         )
         description = await self._resources.fetched(
-            written["document"], f"{self._place}/document", asked, self._filling, _description
+            written["document"], f"{asked.place}/document", asked, self._filling, _description
         )
         rest = {name: value for name, value in written.items() if name not in ("document", "authentication")}
-        given = rest if deferred is None else await self._filling.filled(rest, self._place)
+        given = rest if asked.deferred is None else await self._filling.filled(rest, asked.place)
         parameters = given.get("parameters") or {}
         if not isinstance(parameters, dict):
             raise fault("configuration", "the parameters of the call are no object", asked.pointer)
