@@ -21,7 +21,7 @@ def invariants() -> list[str]:
 def test_both_parts_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "ORIGINALS", 20)
     monkeypatch.setattr(scale, "PASSES", 2)
-    sizes = scale.Sizes(open=20, due=10, set_a_second=5, events=400, alone=2)
+    sizes = scale.Sizes(open=20, due=10, set_a_second=5, events=240, alone=2)
     given = ["--results", str(tmp_path), "--untuned", "--backend", "sqlite"]
     assert scale.main(given, sizes) == 0
     (file,) = tmp_path.iterdir()
