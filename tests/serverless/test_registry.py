@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -72,6 +73,15 @@ async def test_expressions_are_compiled_before_anything_is_written(sqlite_url: s
             ("invalid_expression", "/do/1/u/if"),
         ]
         assert [one async for one in runtime.documents()] == []
+
+
+async def test_no_virtual_time_passes_while_expressions_are_compiled(sqlite_url: str) -> None:
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
+        other = asyncio.create_task(asyncio.sleep(60))
+        began = env.now()
+        await runtime.register(make("do: [{s: {set: {v: '${ [1, 2] | add }'}}}]"))
+        assert (env.now() - began).total_seconds() < 1
+        other.cancel()
 
 
 async def test_it_is_started_by_name(database_url: str) -> None:

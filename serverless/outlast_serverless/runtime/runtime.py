@@ -225,7 +225,11 @@ class Runtime:
             DocumentConflictError: The version is registered with another content.
         """
         if not document.compiles:
-            await asyncio.to_thread(_compile, document)
+            if self.client.runtime.environment.threads:
+                await asyncio.to_thread(_compile, document)
+            else:
+                # Virtual time does not wait for threads.
+                _compile(document)
         return await self.client.runtime.journal.apply(RegisterDocument(document))
 
     async def document(self, name: str, version: str = LATEST) -> Document:
