@@ -143,3 +143,17 @@ async def test_who_waits_when_all_is_closed_is_told_so(database: Database) -> No
         await waiting
     with pytest.raises(JournalClosedError):
         await database.waits.wait(subscription, KEY, "run")
+
+
+async def test_who_waits_first_is_told_first(database: Database) -> None:
+    subscription = database.waits.subscribe("update", "u")
+    told: list[int] = []
+
+    async def wait(number: int) -> None:
+        await database.waits.wait(subscription, KEY, "run")
+        told.append(number)
+
+    waiting = [await started(wait(number)) for number in range(50)]
+    database.commit((REJECTED, {"type": "No"}))
+    await asyncio.gather(*waiting)
+    assert told == list(range(50))

@@ -97,7 +97,8 @@ class RequestWaits:
         self._is_owned_here = is_owned_here
         self._watch = watch
         self._subscriptions: WeakValueDictionary[tuple[str, str], RequestSubscription] = WeakValueDictionary()
-        self._waits: dict[RequestKey, set[RequestWait]] = {}
+        self._waits: dict[RequestKey, dict[RequestWait, None]] = {}
+        """By request, in the order in which they began, which is the order in which they are woken."""
         self._closed = False
 
     @property
@@ -162,7 +163,7 @@ class RequestWaits:
         self, subscription: RequestSubscription, key: RequestKey, run_id: str | None, *, before: Answer | None
     ) -> None:
         wait = RequestWait(subscription, key, run_id, asyncio.get_running_loop().create_future())
-        self._waits.setdefault(key, set()).add(wait)
+        self._waits.setdefault(key, {})[wait] = None
         self._watch()
         if run_id is not None and not self._unserved.armed:
             self._unserved.arm(run_id)
@@ -174,7 +175,7 @@ class RequestWaits:
             await wait.future
         finally:
             waiting = self._waits[key]
-            waiting.discard(wait)
+            del waiting[wait]
             if not waiting:
                 del self._waits[key]
 

@@ -62,7 +62,8 @@ class StreamWaits:
         self._read = read
         self._watch = watch
         self._unserved = unserved
-        self._waits: set[StreamWait] = set()
+        self._waits: dict[StreamWait, None] = {}
+        """In the order in which they began, which is the order in which they are woken."""
         self._versions: dict[StreamKey, int] = {}
         """The versions that the last poll found, of the streams that were awaited then."""
         self._closed = False
@@ -93,14 +94,14 @@ class StreamWaits:
         wait = StreamWait(key, run_id)
         if not self._waits:
             self._journal.subscribe(self.on_commit)
-        self._waits.add(wait)
+        self._waits[wait] = None
         self._watch()
         if not self._unserved.armed:
             self._unserved.arm(run_id)
         try:
             yield wait
         finally:
-            self._waits.discard(wait)
+            del self._waits[wait]
             if not self._waits and not self._closed:
                 self._journal.unsubscribe(self.on_commit)
                 self._versions.clear()
