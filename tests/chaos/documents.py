@@ -39,6 +39,13 @@ do:
 """
 """Waits longer than its task may, and maybe longer than the workflow may."""
 
+EVERY_SECOND: Final = """
+schedule: {every: {seconds: 1}}
+do:
+  - note: {set: {started: true}}
+"""
+"""Is started once a second."""
+
 
 def document(text: str, name: str) -> Document:
     """Return a document."""

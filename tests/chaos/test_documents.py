@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 import pytest
 from tests.chaos.control import watch
-from tests.chaos.documents import GATHER, LATE, document, process, route_and_work
+from tests.chaos.documents import EVERY_SECOND, GATHER, LATE, document, process, route_and_work
 
 from outlast import Client
 from outlast.errors import FaultedError, FaultedTimeoutError
@@ -20,6 +23,7 @@ from outlast_serverless import DocumentRun, Runtime
 
 PATIENCE_S = 120
 SEED = 20_261
+SLOT = re.compile(r"-(\d{4}-\d\d-\d\dT.*Z)$")
 
 
 @pytest.fixture
@@ -95,6 +99,55 @@ async def test_each_event_reaches_its_run_once_and_in_order_whoever_is_killed(sh
 @pytest.mark.nightly
 async def test_a_hundred_thousand_events_through_twenty_kills(shared_url: str) -> None:
     await storm(shared_url, rooms=200, events=500, kills=20)
+
+
+async def instants(url: str, *, documents: int, seconds: int, kills: int) -> None:
+    """Start documents once a second, while the watchdogs that do it are killed, one after the other."""
+    chance = random.Random(SEED)
+    second = timedelta(seconds=1)
+    async with Client.connect(url) as client:
+        runtime = Runtime(client)
+        scheduled = [
+            await runtime.schedule(document(EVERY_SECOND, f"every-{number}")) for number in range(documents)
+        ]
+        begun = datetime.now(UTC)
+        end = begun + timedelta(seconds=seconds)
+        schedules = [client.schedules.handle(one.id) for one in scheduled]
+        for one in schedules:
+            await one.update(end_at=end)
+        async with living(watch, url, 4) as alive:
+            for _ in range(kills):
+                await asyncio.sleep(seconds / (kills + 1))
+                victim = chance.randrange(len(alive))
+                alive[victim].kill()
+                await asyncio.to_thread(alive[victim].join, PATIENCE_S)
+                alive[victim] = process(watch, url)
+            async with asyncio.timeout(PATIENCE_S * 5):
+                for one in schedules:
+                    while (await one.describe(next=0)).next_look_at is not None:  # noqa: ASYNC110
+                        await asyncio.sleep(0.2)
+        found: dict[str, list[datetime]] = {one.id: [] for one in scheduled}
+        async for run in client.list(page_size=1000):
+            slot = SLOT.search(run.workflow_id)
+            assert slot is not None
+            found[run.workflow_id[: slot.start()]].append(datetime.fromisoformat(slot[1]))
+        for one in schedules:
+            told, slots = await one.describe(next=0), sorted(found[one.schedule_id])
+            assert (told.started, told.skipped, told.missed) == (len(slots), 0, 0)
+            assert [later - earlier for earlier, later in pairwise(slots)] == [second] * (len(slots) - 1)
+            assert slots[0] <= begun + second
+            assert end - second < slots[-1] <= end
+        assert sum(map(len, found.values())) >= documents * seconds
+        assert await client.runtime.read(check_database) == []
+
+
+async def test_each_instant_starts_a_document_once_whoever_is_killed(shared_url: str) -> None:
+    await instants(shared_url, documents=5, seconds=6, kills=2)
+
+
+@pytest.mark.nightly
+async def test_a_hundred_thousand_instants_through_twenty_kills(shared_url: str) -> None:
+    await instants(shared_url, documents=250, seconds=400, kills=20)
 
 
 async def verdict(run: DocumentRun) -> Any:
