@@ -3,7 +3,8 @@
 An item is written at once if its attempt has written none for :data:`GAP_S` seconds; what comes sooner is gathered and
 written together. While a write is under way, more gathers, so a handler that is faster than the database writes ever
 larger batches. Writes go through the journal. The end of an attempt waits for its items, so what an activity has
-written is there before its result is, and an attempt whose items were refused fails.
+written is there before its result is. An attempt whose items were refused fails; one that may not write any more, as
+its deadline has passed, has no result.
 
 A plain handler that is too far ahead waits in ``write``. A coroutine cannot, and awaits ``drain`` instead.
 
@@ -21,7 +22,7 @@ from functools import partial
 from typing import Any, Final
 
 from outlast_activities.attempt_outcome import HandlerOutcome, OutcomeEncoder
-from outlast_activities.attempts import AttemptEnd
+from outlast_activities.attempts import HANDED_BACK, AttemptEnd
 from outlast_activities.heartbeats import Lost
 from outlast_activities.stream_writes import WriteStreamItems
 from outlast_activities.task import ActivityTask, AttemptKey
@@ -59,6 +60,7 @@ class Buffer:
         "flush_at",
         "gone",
         "in_flight",
+        "lost",
         "planned",
         "size",
         "task",
@@ -74,6 +76,8 @@ class Buffer:
         self.flush_at = 0.0
         self.gone = False
         """Whether nobody takes its items any more: the attempt is lost, or the client closed."""
+        self.lost = False
+        """Whether the attempt may not write any more."""
         self.error: Exception | None = None
         """Why its items were refused."""
         self.end: Callable[[], None] | None = None
@@ -198,7 +202,9 @@ class StreamBuffers:
         """A write has an outcome."""
         with self._room:
             buffer.in_flight -= 1
-            if lost is not None or isinstance(error, JournalClosedError):
+            if lost is not None:
+                buffer.lost = buffer.gone = True
+            elif isinstance(error, JournalClosedError):
                 buffer.gone = True
             elif isinstance(error, StoreError):
                 logger.warning("items of a stream could not be written and are written again: %s", error)
@@ -282,6 +288,9 @@ class StreamBuffers:
         self.buffers.pop(buffer.task.key, None)
         if buffer.error is not None and not isinstance(outcome, AttemptEnd):
             outcome = self._outcomes.unusable(buffer.error)
+        elif buffer.lost and not isinstance(outcome, AttemptEnd):
+            # Its deadline had passed when it wrote. Had the clock been set back since, its result would still be taken.
+            outcome = HANDED_BACK
         then(buffer.task, outcome)
 
     def forget(self, key: AttemptKey) -> None:

@@ -53,4 +53,5 @@ async def test_who_waits_first_is_woken_first_and_nobody_is_left() -> None:
     journal.listeners[0](committed)
     await asyncio.gather(*readers)
     assert woken == list(range(50))
-    assert not waits.awaited and journal.listeners == []
+    assert not waits.awaited
+    assert journal.listeners == []

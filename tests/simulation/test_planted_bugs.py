@@ -87,6 +87,7 @@ SEEN_BY = {
     "resets_forget_limits": 29,
     "resets_take_slots": 35,
     "results_before_items": 29,
+    "results_of_who_may_not_write": 4001021,
     "retried_after_cancel": 10,
     "retries_forget_the_failure": 12,
     "retries_keep_the_slot": 1,

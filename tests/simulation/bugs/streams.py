@@ -9,7 +9,7 @@ from typing import Any
 from tests.simulation.bugs.planting import bug, patch
 
 from outlast_activities import stream_writes
-from outlast_activities.stream_buffers import StreamBuffers
+from outlast_activities.stream_buffers import Buffer, StreamBuffers
 from outlast_runs import task_commands
 from outlast_runs.start import StartRun
 from outlast_runs.task_commit import CommitWorkflowTask
@@ -92,3 +92,15 @@ def results_before_items(stack: ExitStack) -> None:
             self._flush(buffer)
 
     patch(stack, StreamBuffers, "end", wrong)
+
+
+@bug
+def results_of_who_may_not_write(stack: ExitStack) -> None:
+    """An attempt whose items were refused, as its deadline had passed, has a result once the clock is set back."""
+    right = StreamBuffers._ended
+
+    def wrong(self: StreamBuffers, buffer: Buffer, outcome: Any, then: Any) -> None:
+        buffer.lost = False
+        right(self, buffer, outcome, then)
+
+    patch(stack, StreamBuffers, "_ended", wrong)
