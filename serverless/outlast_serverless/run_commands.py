@@ -543,6 +543,7 @@ def _signalled(workflow_id: str, url: str | None, *, json: bool, suspends: bool)
         if json:
             document({"workflow_id": workflow_id, "suspended": suspends})
         else:
-            show(f"{'suspended' if suspends else 'resumed'} {workflow_id}")
+            # It does so once a worker handles that.
+            show(f"{workflow_id} is told to {'suspend' if suspends else 'resume'}")
 
     with_client(url, work)

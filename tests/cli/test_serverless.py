@@ -134,7 +134,7 @@ def test_it_is_started_described_suspended_and_run(
     assert (done.json["workflow_id"], done.json["document"]) == ("w", "n/a:0.1.0")
     assert "start `outlast serverless worker --task-queue default`" in done.err
     assert "n/a:0.1.0, pending" in outlast("serverless", "describe", "w").out
-    outlast("serverless", "suspend", "w")
+    assert outlast("serverless", "suspend", "w").out == "w is told to suspend\n"
     worker = start_process("serverless", "worker", "--json", "--url", url)
     assert worker.line()["event"] == "started"
     waiting = outlast("result", "w", "--timeout", "1s")

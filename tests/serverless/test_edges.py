@@ -11,7 +11,7 @@ from tests.serverless.cases import continue_everywhere, whole
 from tests.serverless.events.cases import event, listens, subscriptions
 
 from outlast import Client
-from outlast.errors import FaultedError, InvalidOptionError
+from outlast.errors import FaultedError, InvalidOptionError, PayloadEncodeError
 from outlast.testing import TestEnvironment
 from outlast_serverless import Document, Runtime
 from outlast_serverless.bus.changes import DropSubscriptions
@@ -144,6 +144,12 @@ async def test_an_event_is_not_deeper_than_runs_can_record(sqlite_url: str) -> N
         assert await runtime.publish(event(1, orjson.loads("[" * 99 + "]" * 99)))
         with pytest.raises(InvalidOptionError, match="more than 100 levels"):
             await runtime.publish(event(2, orjson.loads("[" * 101 + "]" * 101)))
+        run = await runtime.start(make("do: [{w: {wait: PT1S}}]"))
+        await run.publish(event(1, orjson.loads("[" * 99 + "]" * 99)))
+        with pytest.raises(InvalidOptionError, match="more than 100 levels"):
+            await run.publish(event(2, orjson.loads("[" * 101 + "]" * 101)))
+        with pytest.raises(PayloadEncodeError):
+            await run.publish(event(3, object()))
 
 
 async def test_an_output_that_cannot_be_recorded_is_an_error(sqlite_url: str) -> None:
@@ -169,3 +175,16 @@ async def test_subscriptions_of_a_run_that_is_open_stay(sqlite_url: str) -> None
         await run.handle.terminate()
         await env.client.runtime.journal.apply(DropSubscriptions([first]))
         assert await subscriptions(env.client) == 0
+
+
+async def test_each_reason_why_an_input_does_not_fit_is_told(sqlite_url: str) -> None:
+    text = """input: {schema: {document: {required: [a], properties: {b: {type: integer}, c: {maxLength: 1}}}}}
+do: [{a: {set: {v: 1}}}]"""
+    async with TestEnvironment(url=sqlite_url) as env, Runtime(env.client) as runtime:
+        with pytest.raises(FaultedError) as raised:
+            await runtime.start(make(text), {"b": "x", "c": "xy"}, check=True)
+        assert sorted(raised.value.error["detail"].removeprefix("the input of the workflow ").split(";")) == [
+            ' at /b: "x" is not of type "integer"',
+            ' at /c: "xy" is longer than 1 character',
+            'does not fit its schema: "a" is a required property',
+        ]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from outlast import Client
-from outlast_workflow.data.writing import dump, is_deep
-from outlast_workflow.errors import InvalidOptionError
+from outlast_serverless.events.cloud_events import check_depth
+from outlast_workflow.data.writing import dump
 from outlast_workflow.primitives.payloads import Payload
-
-_MOST_LEVELS: Final = 100
-"""A run puts events into other values, and those must not become too deep to be recorded."""
 
 
 class EventStore:
@@ -34,11 +31,7 @@ class EventStore:
         payload = self._client.converter.encode_args((event,), None, "event")
         # What a codec has made has no levels.
         plain = dump([event]) if payload.is_object_with("$codec") else payload.json
-        if is_deep(plain, _MOST_LEVELS + 1):
-            raise InvalidOptionError(
-                f"the event is nested more than {_MOST_LEVELS} levels deep: make its data flatter, or pass text",
-                field="event",
-            )
+        check_depth(plain)
         # What brings it to a run is a little larger.
         self._client.limits.check("payload_bytes", len(payload.json) + 100, whose=event["id"])
         return payload.json.decode()

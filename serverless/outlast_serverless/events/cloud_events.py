@@ -10,12 +10,15 @@ from typing import Any, Final
 
 import orjson
 
+from outlast_workflow.data.writing import is_deep
 from outlast_workflow.errors import InvalidOptionError
 
 _REQUIRED: Final = ("id", "source", "type")
 _NAME: Final = re.compile(r"[a-z0-9]+")
 _DATA: Final = ("data", "data_base64")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+MOST_LEVELS: Final = 100
+"""A run puts events into other values, and those must not become too deep to be recorded."""
 LONGEST: Final = 1_000
 """So many bytes may be in an id, a source or a type: they are keys of indexes."""
 
@@ -57,6 +60,22 @@ def checked_event(event: Any) -> dict[str, Any]:
         if isinstance(value, str) and _CONTROL.search(value):
             raise _refused(f"its attribute `{name}` has a control character, or half of a surrogate pair")
     return whole
+
+
+def check_depth(text: bytes) -> None:
+    """Refuse an event that is nested too deeply.
+
+    Args:
+        text: A list with the event, as JSON text.
+
+    Raises:
+        InvalidOptionError: It is.
+    """
+    if is_deep(text, MOST_LEVELS + 1):
+        raise InvalidOptionError(
+            f"the event is nested more than {MOST_LEVELS} levels deep: make its data flatter, or pass text",
+            field="event",
+        )
 
 
 def identity(event: dict[str, Any]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from outlast_serverless.interpreter.faults import Fault, fault
 from outlast_serverless.plan.durations import LONGEST_US, CalendarUnitError, microseconds
@@ -11,7 +12,12 @@ from outlast_serverless.plan.model import Schema
 from outlast_serverless.plan.templates import fill_uri, is_uri_template
 from outlast_workflow.data.writing import UnwritableError, dump
 
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
 _US: float = 1_000_000
+MOST_PROBLEMS: Final = 5
+"""How many reasons are told why data does not fit its schema."""
 
 
 def validate(
@@ -35,11 +41,16 @@ def validate(
         found = validator(schema)
     except ValueError as error:
         raise fault("configuration", f"the schema of the {what} cannot be used: {error}", pointer) from None
-    problem = next(found.iter_errors(value), None)
-    if problem is not None:
-        place = "".join(f"/{part}" for part in problem.instance_path)
-        where = f" at {place}" if place else ""
-        raise fault("validation", f"the {what} does not fit its schema{where}: {problem.message}", pointer)
+    problems = [_told(one) for one in islice(found.iter_errors(value), MOST_PROBLEMS + 1)]
+    if problems:
+        more = ", and more" if len(problems) > MOST_PROBLEMS else ""
+        told = ";".join(problems[:MOST_PROBLEMS])
+        raise fault("validation", f"the {what} does not fit its schema{told}{more}", pointer)
+
+
+def _told(problem: ValidationError) -> str:
+    place = "".join(f"/{part}" for part in problem.instance_path)
+    return f" at {place}: {problem.message}" if place else f": {problem.message}"
 
 
 def recordable(output: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -11,7 +12,7 @@ from outlast import WorkflowHandle
 from outlast.runtime.runtime import Runtime as EngineRuntime
 from outlast.visibility.views import WorkflowDescription
 from outlast_serverless.bus.reads import Subscription, subscriptions_of
-from outlast_serverless.events.cloud_events import checked_event, identity
+from outlast_serverless.events.cloud_events import check_depth, checked_event, identity
 from outlast_serverless.events.names import EVENT
 from outlast_serverless.interpreter.faults import error_of, fault, is_timeout, timed_out
 from outlast_serverless.interpreter.tasks.calls import LONGEST_S
@@ -20,6 +21,7 @@ from outlast_serverless.tracing.steps import MOST_STEPS, TaskStep
 from outlast_serverless.tracing.tracer import TracePage, Tracer
 from outlast_store.reads.runs import find_run
 from outlast_store.reads.timeline import timer_starts
+from outlast_workflow.data.writing import UnwritableError, dump
 from outlast_workflow.errors import (
     ApplicationError,
     FaultedError,
@@ -225,11 +227,14 @@ class DocumentRun:
             event: A CloudEvent. One with the same ``source`` and ``id`` reaches a run once.
 
         Raises:
-            InvalidOptionError: It is no CloudEvent.
+            InvalidOptionError: It is no CloudEvent, or nested too deeply.
+            PayloadEncodeError: It has no JSON form.
             WorkflowClosedError: The run has ended.
             StructuralLimitError: It is too large, or too many wait already.
         """
         whole = checked_event(dict(event))
+        with suppress(UnwritableError):  # the signal says what is wrong
+            check_depth(dump([whole]))
         await self.handle.signal(EVENT, {"event": whole}, request_id=identity(whole))
 
     async def suspend(self) -> None:
