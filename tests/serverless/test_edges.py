@@ -158,6 +158,25 @@ async def test_an_output_that_cannot_be_recorded_is_an_error(sqlite_url: str) ->
         await output(text, sqlite_url)
 
 
+DEEP = "{l: {for: {in: '[range(210)]'}, do: [{s: {set: {v: '${ . }'}}}]}}"
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "{call: http, with: {method: post, endpoint: 'https://a.example/', body: '${ . }'}}",
+        "{emit: {event: {with: {source: 'https://a.example/', type: t, data: '${ . }'}}}}",
+        "{run: {workflow: {namespace: n, name: child, version: '0.1.0', input: {x: '${ . }'}}}}",
+    ],
+)
+async def test_what_a_task_is_given_must_be_such_that_it_can_be_recorded(task: str, sqlite_url: str) -> None:
+    with pytest.raises(FaultedError, match="cannot be recorded") as raised:
+        await output(f"do: [{DEEP}, {{c: {task}}}]", sqlite_url)
+    assert raised.value.error["instance"] == "/do/1/c"
+    caught = f"{{t: {{try: [{{c: {task}}}], catch: {{do: [{{k: {{set: {{v: 1}}}}}}]}}}}}}"
+    assert await output(f"do: [{DEEP}, {caught}]", sqlite_url) == {"v": 1}
+
+
 async def test_subscriptions_of_a_run_that_is_open_stay(sqlite_url: str) -> None:
     async with (
         TestEnvironment(url=sqlite_url) as env,

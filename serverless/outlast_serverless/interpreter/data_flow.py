@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from outlast_serverless.interpreter.faults import Fault, fault
 from outlast_serverless.plan.durations import LONGEST_US, CalendarUnitError, microseconds
@@ -15,6 +15,7 @@ from outlast_workflow.data.writing import UnwritableError, dump
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
+T = TypeVar("T")
 _US: float = 1_000_000
 MOST_PROBLEMS: Final = 5
 """How many reasons are told why data does not fit its schema."""
@@ -53,21 +54,23 @@ def _told(problem: ValidationError) -> str:
     return f" at {place}: {problem.message}" if place else f": {problem.message}"
 
 
-def recordable(output: Any) -> Any:
-    """Return the output of a workflow, if it can be recorded: what it is put together of may each be less deep.
+def recordable(value: T, what: str, pointer: str) -> T:
+    """Return data, if they can be recorded. What they are put together of may each be less deep.
 
     Args:
-        output: The output.
+        value: The data.
+        what: What the data are called.
+        pointer: The task whose data they are.
 
     Raises:
-        Fault: It cannot.
+        Fault: They cannot.
     """
-    if isinstance(output, dict | list):
+    if isinstance(value, dict | list):
         try:
-            dump(output)
+            dump(value)
         except UnwritableError as error:
-            raise fault("runtime", f"the output of the workflow cannot be recorded: {error}", "/") from None
-    return output
+            raise fault("runtime", f"the {what} cannot be recorded: {error}", pointer) from None
+    return value
 
 
 def filled_uri(text: Any, data: Any, pointer: str) -> Any:

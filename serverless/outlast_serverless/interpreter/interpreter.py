@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-import orjson
-
 from outlast import workflow
 from outlast_serverless.interpreter.data_flow import duration_seconds, recordable, validate
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
@@ -66,6 +64,7 @@ from outlast_serverless.plan.model import (
     Value,
     WaitTask,
 )
+from outlast_workflow.data.writing import UnwritableError, dump
 
 _US: Final = 1_000_000
 MOST_BYTES: Final = 3 << 19
@@ -145,7 +144,7 @@ class Interpreter:
         self.inbox.running = True
         while True:
             try:
-                return recordable(await self._in_time())
+                return recordable(await self._in_time(), "output of the workflow", "/")
             except Continuing as going:
                 self._continue(going)
             except Fault as error:
@@ -242,16 +241,22 @@ class Interpreter:
             self._fetched.kept,
         )
         request = replace(self._request, state=state).to_json()
-        size = len(orjson.dumps(request))
-        if size <= MOST_BYTES:
-            workflow.continue_as_new(request)
-        workflow.logger.warning(
-            "%s cannot continue as new, so its history grows: its data have %d bytes, and %d may be carried. Keep "
-            "large data elsewhere, and less of them in inputs, outputs, the context and unconsumed events",
-            self._loaded.name,
-            size,
-            MOST_BYTES,
-        )
+        try:
+            size = len(dump([request]))
+        except UnwritableError as error:
+            workflow.logger.warning(
+                "%s cannot continue as new, so its history grows: of its data, %s", self._loaded.name, error
+            )
+        else:
+            if size <= MOST_BYTES:
+                workflow.continue_as_new(request)
+            workflow.logger.warning(
+                "%s cannot continue as new, so its history grows: its data have %d bytes, and %d may be carried. Keep "
+                "large data elsewhere, and less of them in inputs, outputs, the context and unconsumed events",
+                self._loaded.name,
+                size,
+                MOST_BYTES,
+            )
         self._pace.hold()
         self._take_up(state)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from outlast import workflow
-from outlast_serverless.interpreter.data_flow import filled_uri
+from outlast_serverless.interpreter.data_flow import filled_uri, recordable
 from outlast_serverless.interpreter.request import Loaded
 from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.plan.model import Constant, Expression, Template, Value
@@ -44,9 +44,14 @@ def call_request(
         data: The input of the task.
         now: The time, in seconds since the epoch.
         more: What else the activity is told.
+
+    Raises:
+        Fault: An expression failed, or what it is given cannot be recorded.
     """
     about = {"name": run.task.name, "timeout": run.timeout, **more}
-    return _request(self, loaded, run.task.pointer, run.id, about, value, data, run.during(), now)
+    request = _request(self, loaded, run.task.pointer, run.id, about, value, data, run.during(), now)
+    recordable([request], "input of the call", run.task.pointer)
+    return request
 
 
 def fetch_request(
