@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from outlast_serverless.plan.templates import MOST_EXPRESSION_BYTES
-from outlast_serverless.rules.finding import Finding, meant, quoted
+from outlast_serverless.rules.finding import Finding, Names, meant, quoted
 from outlast_serverless.rules.jq_text import Checker, Glance, glance
 from outlast_serverless.rules.sites import ARGUMENTS, Site, sites
-from outlast_serverless.rules.subject import Subject, items
+from outlast_serverless.rules.subject import Subject
 
 FORBIDDEN: Final = {
     "env": "the environment of a worker is no input of a workflow: use $secrets, or its input",
@@ -35,7 +35,7 @@ def check_expressions(subject: Subject, checker: Checker | None) -> Iterator[Fin
         subject: The definition.
         checker: What says whether an expression compiles; without one that is not checked.
     """
-    secrets = [one for one in items(subject.use, "secrets") if isinstance(one, str)]
+    secrets = subject.secrets
     every = frozenset(ARGUMENTS.union(*(task.variables for task in subject.tasks)))
     for site in sites(subject):
         if site.expression is None:
@@ -64,7 +64,7 @@ def check_expressions(subject: Subject, checker: Checker | None) -> Iterator[Fin
 
 
 def _one(
-    site: Site, seen: Glance, secrets: list[str], every: frozenset[str], checker: Checker | None
+    site: Site, seen: Glance, secrets: Names, every: frozenset[str], checker: Checker | None
 ) -> Iterator[Finding]:
     assert site.expression is not None
     place = site.pointer

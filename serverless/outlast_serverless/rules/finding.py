@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
+from typing import Final
+
+LONGEST: Final = 60
+"""A name that is longer is nobody's slip, and messages cut it."""
+MOST_COMPARED: Final = 30
+"""With how many names one is compared to find what is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,33 @@ class Finding:
     key: bool = False
 
 
+class Names(frozenset[str]):
+    """Names that could be meant where another is written."""
+
+    @cached_property
+    def _folded(self) -> list[tuple[str, str]]:
+        return sorted((one.lower(), one) for one in self)
+
+    def near(self, name: str) -> str | None:
+        """Return the one that somebody meant who wrote another, or ``None``.
+
+        Of many names only those are looked at that stand beside it in order: thousands may be wrong in a document.
+
+        Args:
+            name: What is written.
+        """
+        if len(name) > LONGEST:
+            return None
+        wanted, folded = name.lower(), self._folded
+        if len(folded) > MOST_COMPARED:
+            place = bisect(folded, (wanted, ""))
+            begin = max(0, min(place - MOST_COMPARED // 2, len(folded) - MOST_COMPARED))
+            folded = folded[begin : begin + MOST_COMPARED]
+        known = dict(folded)
+        close = get_close_matches(wanted, known, n=1, cutoff=0.75)
+        return known[close[0]] if close else None
+
+
 def near(name: str, names: Iterable[str]) -> str | None:
     """Return the name that somebody meant who wrote another, or ``None``.
 
@@ -33,11 +68,7 @@ def near(name: str, names: Iterable[str]) -> str | None:
         name: What is written.
         names: What could be meant.
     """
-    if len(name) > 60:
-        return None
-    folded = {one.lower(): one for one in names}
-    close = get_close_matches(name.lower(), folded, n=1, cutoff=0.75)
-    return folded[close[0]] if close else None
+    return (names if isinstance(names, Names) else Names(names)).near(name)
 
 
 def meant(name: str, names: Iterable[str], otherwise: str = "") -> str:
@@ -54,4 +85,4 @@ def meant(name: str, names: Iterable[str], otherwise: str = "") -> str:
 
 def quoted(name: str) -> str:
     """Return a name as messages show it, cut where it is long."""
-    return f"`{name if len(name) <= 60 else name[:60] + '…'}`"
+    return f"`{name if len(name) <= LONGEST else name[:LONGEST] + '…'}`"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from outlast_serverless.plan.pointers import child
-from outlast_serverless.rules.finding import Finding, meant, quoted
+from outlast_serverless.rules.finding import Finding, Names, meant, quoted
 from outlast_serverless.rules.subject import Scope, Subject, Task, entries, mapping
 
 DIRECTIVES: Final = ("continue", "exit", "end")
@@ -20,8 +20,10 @@ def check_flow(subject: Subject) -> Iterator[Finding]:
     for scope in subject.scopes:
         yield from _names(scope)
         yield from _unreachable(scope)
+        names = Names(name for name, _ in scope.entries)
+        targets = Names([*names, *DIRECTIVES])
         for task in scope.tasks:
-            yield from _targets(task, everywhere)
+            yield from _targets(task, names, targets, everywhere)
             yield from _kind(task)
 
 
@@ -65,8 +67,7 @@ def directives(task: Task) -> list[tuple[str, Any]]:
     return found
 
 
-def _targets(task: Task, everywhere: set[str]) -> Iterator[Finding]:
-    names = [name for name, _ in task.scope.entries]
+def _targets(task: Task, names: Names, targets: Names, everywhere: set[str]) -> Iterator[Finding]:
     for pointer, target in directives(task):
         if not isinstance(target, str) or target in DIRECTIVES:
             continue
@@ -98,11 +99,7 @@ def _targets(task: Task, everywhere: set[str]) -> Iterator[Finding]:
                 "unknown_target",
                 pointer,
                 f"there is no task {quoted(target)} in this list",
-                meant(
-                    target,
-                    [*names, *DIRECTIVES],
-                    "go on to a task of the same list, or use continue, exit or end",
-                ),
+                meant(target, targets, "go on to a task of the same list, or use continue, exit or end"),
             )
 
 

@@ -9,10 +9,10 @@ from semver import Version
 
 from outlast_serverless.plan.durations import LOOKS_ISO
 from outlast_serverless.plan.kinds import PROTOCOLS, is_url
-from outlast_serverless.plan.pointers import child
+from outlast_serverless.plan.pointers import child, keys
 from outlast_serverless.plan.templates import wrapped
-from outlast_serverless.rules.finding import Finding, meant, quoted
-from outlast_serverless.rules.subject import Subject, items, mapping
+from outlast_serverless.rules.finding import Finding, Names, meant, quoted
+from outlast_serverless.rules.subject import Subject, mapping
 
 SCHEMES: Final = ("basic", "bearer", "digest", "oauth2", "oidc")
 
@@ -26,6 +26,7 @@ class _References:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.used: set[tuple[str, str]] = set()
+        self.callable = Names([*subject.names("functions"), *PROTOCOLS])
 
     def check(self) -> Iterator[Finding]:
         definition = self.subject.definition
@@ -57,7 +58,7 @@ class _References:
     def _named(self, kind: str, code: str, what: str, name: Any, pointer: str) -> Iterator[Finding]:
         if not isinstance(name, str):
             return
-        names = self.subject.component(kind)
+        names = self.subject.names(kind)
         self.used.add((kind, name))
         if name not in names:
             yield Finding(
@@ -83,8 +84,8 @@ class _References:
     def _call(self, called: Any, pointer: str) -> Iterator[Finding]:
         if not isinstance(called, str) or called in PROTOCOLS or is_url(called) or wrapped(called):
             return
-        if called in self.subject.component("functions") or "@" not in called:
-            functions = self.subject.component("functions")
+        functions = self.subject.names("functions")
+        if called in functions or "@" not in called:
             self.used.add(("functions", called))
             if called not in functions:
                 yield Finding(
@@ -93,7 +94,7 @@ class _References:
                     f"there is no function {quoted(called)} in use.functions",
                     meant(
                         called,
-                        [*functions, *PROTOCOLS],
+                        self.callable,
                         "define it under use.functions, or name it as name:version@catalog",
                     ),
                 )
@@ -139,7 +140,7 @@ class _References:
         yield from self._named(
             "authentications", "unknown_authentication", "authentication", policy.get("use"), f"{pointer}/use"
         )
-        secrets = [one for one in items(self.subject.use, "secrets") if isinstance(one, str)]
+        secrets = self.subject.secrets
         for scheme in SCHEMES:
             secret = mapping(policy, scheme).get("use")
             if isinstance(secret, str):
@@ -156,12 +157,11 @@ class _References:
         functions = self.subject.component("functions")
         calls: dict[str, set[str]] = {name: set() for name in functions}
         for task in self.subject.tasks:
-            for name in functions:
-                place = child("/use/functions", name)
-                called = task.value.get("call")
-                inside = task.pointer == place or task.pointer.startswith(place + "/")
-                if task.kind == "call" and inside and isinstance(called, str) and called in functions:
-                    calls[name].add(called)
+            called = task.value.get("call")
+            if task.kind == "call" and isinstance(called, str) and called in functions:
+                place = keys(task.pointer)
+                if place[:2] == ["use", "functions"]:
+                    calls[place[2]].add(called)
         for name in functions:
             seen: set[str] = set()
             waiting = list(calls[name])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from outlast_serverless.plan.kinds import PROTOCOLS, kinds_of
 from outlast_serverless.plan.pointers import child
+from outlast_serverless.rules.finding import Names
 
 NO_NAMES: Final[frozenset[str]] = frozenset()
 
@@ -74,6 +76,7 @@ class Subject:
 
     def __init__(self, definition: dict[str, Any]) -> None:
         self.definition = definition
+        self._names: dict[str, Names] = {}
         self.scopes: list[Scope] = []
         self.tasks: list[Task] = []
         self.use = mapping(definition, "use")
@@ -87,6 +90,18 @@ class Subject:
             place = child("/use/extensions", index, name)
             for part in ("before", "after"):
                 self._list(extension.get(part), f"{place}/{part}", None, NO_NAMES)
+
+    @cached_property
+    def secrets(self) -> Names:
+        """The names of the secrets."""
+        return Names(one for one in items(self.use, "secrets") if isinstance(one, str))
+
+    def names(self, kind: str) -> Names:
+        """Return the names of the components of a kind."""
+        known = self._names.get(kind)
+        if known is None:
+            known = self._names[kind] = Names(self.component(kind))
+        return known
 
     def component(self, kind: str) -> dict[str, Any]:
         """Return the named components of a kind, such as ``timeouts``."""
