@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -27,6 +28,8 @@ TEXTS = [path.read_text() for path in sorted((HERE / "examples").glob("*.yaml"))
 DEFINITIONS = [read(text).value for text in TEXTS if read(text).whole]
 MOST_MEGABYTES = 200
 """Of the whole process of the tests; the reader itself stays far below."""
+MOST_CPU_S = 10.0
+"""What a bomb may take of the processor: a second or two as a rule, and minutes if it goes off."""
 
 quick = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -247,6 +250,7 @@ def test_the_diagnosis_knows_every_keyword_of_the_schemas() -> None:
         assert look(schema(name).document) <= KEYWORDS | IGNORED
 
 
+HEAD = "document: {dsl: '1.0.3', namespace: n, name: a, version: '0.1.0'}\n"
 BOMBS = {
     "laughs": "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{chr(98 + index)}: &{chr(98 + index)} [{','.join([f'*{chr(97 + index)}'] * 9)}]\n" for index in range(9)
@@ -260,17 +264,25 @@ BOMBS = {
     "tags": "!" * 200_000,
     "versions": "document: {dsl: '1.0.0-" + "1." * 50_000 + "x'}",
     "expressions": "do: [{a: {if: '" + "(" * 16_000 + "', set: {x: 1}}}]",
+    "wrong targets": HEAD
+        + "do: [" + ",".join(f"{{task{n}: {{set: {{v: 1}}, then: tsak{n}}}}}" for n in range(4_900)) + "]",
+    "wrong secrets": HEAD + f"use: {{secrets: [{','.join(f'secret{n}' for n in range(3_000))}]}}\n"
+        + "do: [" + ",".join(f"{{t{n}: {{set: {{v: '${{ $secrets.sceret{n} }}'}}}}}}" for n in range(2_500)) + "]",
+    "wrong functions": HEAD + f"use: {{functions: {{{','.join(f'f{n}: {{set: {{v: 1}}}}' for n in range(2_400))}}}}}\n"
+        + "do: [" + ",".join(f"{{t{n}: {{call: g{n}}}}}" for n in range(2_500)) + "]",
 }  # fmt: skip
 
 
-def megabytes(bomb: str) -> float:
-    """Take a bomb; return the most memory that this process ever held, in MiB.
+def taken_apart(bomb: str) -> tuple[float, float]:
+    """Take a bomb; return the most memory that this process ever held, in MiB, and the processor time, in seconds.
 
     The peak that ``getrusage`` tells is not it: a process inherits that of the one that started it, across ``exec``.
     """
+    began = time.process_time()
     taken(BOMBS[bomb])
+    took = time.process_time() - began
     status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024, took
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +294,9 @@ def elsewhere() -> Iterator[ProcessPoolExecutor]:
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_does_not_go_off(bomb: str, elsewhere: ProcessPoolExecutor) -> None:
-    assert elsewhere.submit(megabytes, bomb).result(120) < MOST_MEGABYTES
+    megabytes, cpu_s = elsewhere.submit(taken_apart, bomb).result(240)
+    assert megabytes < MOST_MEGABYTES
+    assert cpu_s < MOST_CPU_S
 
 
 @pytest.mark.nightly
