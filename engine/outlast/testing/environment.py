@@ -67,7 +67,7 @@ class TestEnvironment:
         limits: The structural limits.
         max_cached_workflows: How many runs the workflow cache holds. 0 replays the run for each workflow task,
             which finds workflows that are not deterministic.
-        max_concurrent_activities: How many activities run at the same time.
+        max_concurrent_activities: How many activities run at the same time; by default as many as in a worker.
         max_activities_per_second: How many activities start in a second at most.
         default_activity_options: Options of activities that do not set them.
         max_task_failures: How often a workflow task may fail in a row before those who wait for its run get a
@@ -111,7 +111,7 @@ class TestEnvironment:
         converter: DataConverter | None = None,
         limits: StructuralLimits | None = None,
         max_cached_workflows: int = 1000,
-        max_concurrent_activities: int = 100,
+        max_concurrent_activities: int | None = None,
         max_activities_per_second: float | None = None,
         default_activity_options: ActivityOptions | None = None,
         max_task_failures: int = FAILURES_TO_ATTENTION,

@@ -41,6 +41,12 @@ def checked_queues(queues: Iterable[str | Queue]) -> dict[str, Queue | None]:
     return found
 
 
+SLOTS: Final = 100
+"""How many activities run at a time by default."""
+COROUTINE_SLOTS: Final = 1000
+"""The same where all are coroutines, which need no thread. More are written as pending, and claimed, which costs."""
+
+
 @dataclass(slots=True)
 class WorkerSettings:
     """The options of one worker; durations in seconds.
@@ -54,7 +60,7 @@ class WorkerSettings:
     converter: DataConverter
     lease_duration: float = 30.0
     max_cached_workflows: int = 1000
-    max_concurrent_activities: int = 100
+    max_concurrent_activities: int = SLOTS
     max_activities_per_second: float | None = None
     graceful_shutdown_timeout: float = 10.0
     build_id: str | None = None

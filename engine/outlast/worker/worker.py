@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Never, Self, cast
 
 from outlast.client.client import Client
-from outlast.worker.settings import WorkerSettings, checked_queues
+from outlast.worker.settings import COROUTINE_SLOTS, SLOTS, WorkerSettings, checked_queues
 from outlast.worker.tuning import tune_process
 from outlast_activities.definitions import ActivityDefinition
 from outlast_activities.definitions import definition_of as activity_definition_of
@@ -75,7 +75,8 @@ class Worker:
         watchdog_interval: Seconds between the watchdog's passes at most.
         lease_duration: Seconds after which others may claim the work of a worker that no longer renews its lease.
         max_cached_workflows: How many idle runs stay in memory; 0 replays each run for each workflow task.
-        max_concurrent_activities: How many activities run at a time.
+        max_concurrent_activities: How many activities run at a time. By default 1,000 where all are coroutines, else
+            100: what needs a thread, a process or a transaction is not begun before there can be one.
         max_activities_per_second: How many activities this worker starts in a second at most, retries included; local
             ones aside. By default as many as it can.
         graceful_shutdown_timeout: Seconds that running activities get to end when the worker stops.
@@ -119,7 +120,7 @@ class Worker:
         watchdog_interval: float = 1.0,
         lease_duration: float = 30.0,
         max_cached_workflows: int = 1000,
-        max_concurrent_activities: int = 100,
+        max_concurrent_activities: int | None = None,
         max_activities_per_second: float | None = None,
         graceful_shutdown_timeout: float = 10.0,
         default_activity_options: ActivityOptions | None = None,
@@ -157,7 +158,9 @@ class Worker:
             converter=client.converter,
             lease_duration=lease_duration,
             max_cached_workflows=max_cached_workflows,
-            max_concurrent_activities=max_concurrent_activities,
+            max_concurrent_activities=SLOTS
+            if max_concurrent_activities is None
+            else max_concurrent_activities,
             max_activities_per_second=max_activities_per_second,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
             build_id=build_id,
@@ -176,6 +179,8 @@ class Worker:
             workflows = (*_listed("workflows", workflows), DELIVER)
             activities = (*_listed("activities", activities), sending(channels))
         self._register_code(workflows, activities, static_checks)
+        if max_concurrent_activities is None and _are_coroutines(self.activities.values()):
+            self.settings.max_concurrent_activities = COROUTINE_SLOTS
         self._intercept((*client.interceptors, *checked_interceptors(interceptors)))
         interval = timeout_seconds("watchdog interval", watchdog_interval)
         self._watchdog_interval = float(interval) if watchdog else None
@@ -375,6 +380,11 @@ def _listed(what: str, given: Any) -> Iterable[Any]:
         raise InvalidOptionError(
             f"{what} must be a list, not one thing: {what}=[{getattr(given, '__name__', '…')}]", field=what
         ) from None
+
+
+def _are_coroutines(activities: Collection[ActivityDefinition[..., Any]]) -> bool:
+    """Return whether there are activities, and none needs a thread, a process or a transaction."""
+    return bool(activities) and all(one.is_async and not one.transactional for one in activities)
 
 
 def _checked_channels(given: Mapping[str, AlertChannel] | None) -> dict[str, AlertChannel]:

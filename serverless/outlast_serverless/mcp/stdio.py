@@ -17,6 +17,7 @@ from outlast_serverless.calls.json_rpc import rpc_fault
 from outlast_serverless.interpreter.faults import fault
 from outlast_serverless.mcp.session import Question, UnansweredError, answered
 from outlast_serverless.processes.servers import started
+from outlast_serverless.processes.supervised import room
 from outlast_serverless.secrets import Masking
 
 _TOLD: Final = 500
@@ -73,6 +74,11 @@ class _Server:
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[tuple[Any, Any]]:
         """Start it, and end it with all that it started."""
+        async with room(), self._connected() as ends:
+            yield ends
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[tuple[Any, Any]]:
         arrived, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, leaving = anyio.create_memory_object_stream[SessionMessage](0)
         process = await started(self._described, self._limit)

@@ -7,11 +7,25 @@ import contextlib
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import orjson
 
 from outlast_serverless.processes import supervisor
+
+MOST_PROCESSES: Final = 100
+"""How many processes run at a time in one worker's process; more wait."""
+_rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def room() -> asyncio.Semaphore:
+    """Return what those hold who run a process on this loop."""
+    loop = asyncio.get_running_loop()
+    found = _rooms.get(loop)
+    if found is None:
+        found = _rooms[loop] = asyncio.Semaphore(MOST_PROCESSES)
+    return found
 
 
 async def ended(described: dict[str, Any]) -> dict[str, Any]:
@@ -20,6 +34,11 @@ async def ended(described: dict[str, Any]) -> dict[str, Any]:
     Args:
         described: What the supervisor is told.
     """
+    async with room():
+        return await _ended(described)
+
+
+async def _ended(described: dict[str, Any]) -> dict[str, Any]:
     process = await supervised(supervisor.__file__, described)
     rest = asyncio.ensure_future(_rest(process))
     try:

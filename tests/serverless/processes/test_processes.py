@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ from outlast import Client, Worker
 from outlast.errors import FaultedError, FaultedTimeoutError, InvalidOptionError
 from outlast_serverless import Document, ProcessPolicy, Runtime, Secrets
 from outlast_serverless.interpreter.faults import BASE
+from outlast_serverless.processes import supervised
 
 Run: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 ALLOWED = ProcessPolicy(shell=True, scripts={"python": [sys.executable]}, grace=0.5, max_output_bytes=10_000)
@@ -157,6 +159,20 @@ async def test_a_timeout_ends_it_with_all_that_it_started(run: Run, tmp_path: Pa
     with pytest.raises(FaultedTimeoutError):
         await run(f"- c: {{run: {{shell: {{command: {stubborn(file)!r}}}}}, timeout: {{after: PT1S}}}}")
     await gone(await pids(file))
+
+
+async def test_a_worker_runs_so_many_at_a_time(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised, "MOST_PROCESSES", 2)
+    each = "echo + >> $1; sleep 0.1; echo - >> $1"
+    branches = ", ".join(
+        f"{{b{number}: {{run: {{shell: {{command: {each!r}, arguments: ['{tmp_path}/log']}}}}}}}}"
+        for number in range(6)
+    )
+    await run(f"- f: {{fork: {{branches: [{branches}]}}}}")
+    running = list(accumulate(1 if one == "+" else -1 for one in (tmp_path / "log").read_text().split()))
+    assert (len(running), max(running), running[-1]) == (12, 2, 0)
 
 
 async def test_what_is_not_waited_for_lives_on(run: Run, tmp_path: Path) -> None:

@@ -87,8 +87,13 @@ def worker(
         int, typer.Option("--max-cached-workflows", help="How many runs the workflow cache holds.")
     ] = 1000,
     max_concurrent_activities: Annotated[
-        int, typer.Option("--max-concurrent-activities", help="How many activities run at the same time.")
-    ] = 100,
+        int | None,
+        typer.Option(
+            "--max-concurrent-activities",
+            help="How many activities run at the same time (default: 1000 if all are coroutines, else 100).",
+            show_default=False,
+        ),
+    ] = None,
     max_activities_per_second: Annotated[
         float | None,
         typer.Option(
