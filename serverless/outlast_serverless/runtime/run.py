@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from outlast import WorkflowHandle
 from outlast.runtime.runtime import Runtime as EngineRuntime
-from outlast.visibility.views import WorkflowDescription
+from outlast.visibility.views import AttentionReason, WorkflowDescription
 from outlast_serverless.bus.reads import Subscription, subscriptions_of
 from outlast_serverless.events.cloud_events import check_depth, checked_event, identity
 from outlast_serverless.events.names import EVENT
@@ -32,7 +32,7 @@ from outlast_workflow.errors import (
     WorkflowTimeoutError,
 )
 from outlast_workflow.options.validation import integer
-from outlast_workflow.primitives.enums import RunStatus
+from outlast_workflow.primitives.enums import Attention, RunStatus
 from outlast_workflow.primitives.times import to_datetime
 
 _PHASES: Final = {
@@ -283,8 +283,15 @@ def state_of(
         run.execution_deadline_at,
         error,
         open_,
-        tuple(f"{one.cause}: {one.remedy}" for one in described.attention_reasons),
+        tuple(f"{one.cause}: {_remedy(one)}" for one in described.attention_reasons),
     )
+
+
+def _remedy(reason: AttentionReason) -> str:
+    if reason.kind is not Attention.TASK_KEEPS_FAILING:
+        return reason.remedy
+    # The code of a document is the runtime, so nobody can deploy a corrected one.
+    return "terminate it and start a corrected document, or run a worker with the versions that it began with"
 
 
 def _open_phase(begun: bool, suspended: bool, open_: tuple[OpenTask, ...]) -> str:

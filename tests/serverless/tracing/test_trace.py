@@ -287,3 +287,6 @@ async def test_rulings_that_are_not_known_fail_the_task_and_not_the_run(sqlite_u
             await asyncio.sleep(5)
         assert await handle.is_open()
         assert [one.value for one in (await handle.describe()).attention] == ["task_keeps_failing"]
+        [told] = (await runtime.run("w").describe()).attention
+        assert told.startswith("its workflow task has failed")
+        assert told.endswith("or run a worker with the versions that it began with")
