@@ -88,7 +88,7 @@ async def test_what_an_activity_raises_ends_it(engine: MakeEnvironment, kind: st
             await handle.result()
         assert isinstance(caught.value.__cause__, ActivityError)
         assert (env.now() - before).total_seconds() < 10
-        assert env.worker.local.dispatcher.runner.free == 100
+        assert env.worker.local.dispatcher.runner.free == env.worker.settings.max_concurrent_activities
 
 
 @pytest.mark.parametrize("kind", KINDS[:3])
