@@ -238,9 +238,11 @@ class Oracle:
             return await self._listen(task, pointer, seen, here), None
         if "call" in task:
             given = self._filled(task.get("with", {}), data, seen(), pointer)
-            function = self._use["functions"][task["call"]]
+            function, place = self._use["functions"][task["call"]], f"/use/functions/{task['call']}"
             try:
-                return (await self._task(function, "", task["call"], given, Here(here.context, {})))[0], None
+                return (await self._task(function, place, task["call"], given, Here(here.context, {})))[
+                    0
+                ], None
             except Fault as error:
                 raise Fault({**error.error, "instance": pointer}) from None
         assert "run" in task
