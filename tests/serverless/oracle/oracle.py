@@ -240,9 +240,8 @@ class Oracle:
             given = self._filled(task.get("with", {}), data, seen(), pointer)
             function, place = self._use["functions"][task["call"]], f"/use/functions/{task['call']}"
             try:
-                return (await self._task(function, place, task["call"], given, Here(here.context, {})))[
-                    0
-                ], None
+                output, _ = await self._task(function, place, task["call"], given, Here(here.context, {}))
+                return output, None
             except Fault as error:
                 raise Fault({**error.error, "instance": pointer}) from None
         assert "run" in task
