@@ -289,7 +289,7 @@ class StreamBuffers:
         if buffer.error is not None and not isinstance(outcome, AttemptEnd):
             outcome = self._outcomes.unusable(buffer.error)
         elif buffer.lost and not isinstance(outcome, AttemptEnd):
-            # Its deadline had passed when it wrote. Had the clock been set back since, its result would still be taken.
+            # Its deadline had passed when it wrote. If the clock was set back since, its result would be accepted.
             outcome = HANDED_BACK
         then(buffer.task, outcome)
 

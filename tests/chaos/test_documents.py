@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -41,6 +41,16 @@ async def living(target: Any, url: str, count: int) -> AsyncGenerator[list[ForkS
         for one in alive:
             one.kill()
             await asyncio.to_thread(one.join, PATIENCE_S)
+
+
+async def replace_one(
+    alive: list[ForkServerProcess], chance: random.Random, target: Callable[[str], None], url: str
+) -> None:
+    """Kill one of some processes, whichever it is, and start another in its place."""
+    victim = chance.randrange(len(alive))
+    alive[victim].kill()
+    await asyncio.to_thread(alive[victim].join, PATIENCE_S)
+    alive[victim] = process(target, url)
 
 
 async def listening(runs: list[DocumentRun]) -> None:
@@ -80,10 +90,7 @@ async def storm(url: str, *, rooms: int, events: int, kills: int) -> None:
                     )
                 if killed < kills:
                     # Whichever it is: what it was bringing is brought by another.
-                    victim = chance.randrange(len(alive))
-                    alive[victim].kill()
-                    await asyncio.to_thread(alive[victim].join, PATIENCE_S)
-                    alive[victim] = process(route_and_work, url)
+                    await replace_one(alive, chance, route_and_work, url)
                     killed += 1
             async with asyncio.timeout(PATIENCE_S * 10):
                 results = await asyncio.gather(*(run.result() for run in runs))
@@ -119,10 +126,7 @@ async def instants(url: str, *, documents: int, seconds: int, kills: int) -> Non
         async with living(watch, url, 4) as alive:
             for _ in range(kills):
                 await asyncio.sleep(seconds / (kills + 1))
-                victim = chance.randrange(len(alive))
-                alive[victim].kill()
-                await asyncio.to_thread(alive[victim].join, PATIENCE_S)
-                alive[victim] = process(watch, url)
+                await replace_one(alive, chance, watch, url)
             async with asyncio.timeout(PATIENCE_S * 5):
                 for one in schedules:
                     while (await one.describe(next=0)).next_look_at is not None:  # noqa: ASYNC110

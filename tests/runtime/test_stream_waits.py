@@ -6,19 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+from tests.runtime.test_request_waits import NOBODY_LOOKS
+
 from outlast.runtime.stream_waits import StreamWaits
-from outlast.runtime.unserved_waits import UnservedWaits
 from outlast_store.journal.commit_news import Committed
 from outlast_store.journal.journal import Journal
 from outlast_store.schema.rows import StreamKey, StreamRow
 
 KEY: StreamKey = ("first-run", "lines")
-
-
-class NobodyLooks:
-    """Waits that nobody looks after."""
-
-    armed = True
 
 
 class Listeners:
@@ -36,9 +31,7 @@ async def nothing(*question: object) -> Any:
 
 async def test_who_waits_first_is_woken_first_and_nobody_is_left() -> None:
     journal = Listeners()
-    waits = StreamWaits(
-        cast("Journal", journal), nothing, lambda: None, cast("UnservedWaits", cast("Any", NobodyLooks()))
-    )
+    waits = StreamWaits(cast("Journal", journal), nothing, lambda: None, NOBODY_LOOKS)
     woken: list[int] = []
 
     async def read(number: int) -> None:

@@ -11,17 +11,24 @@ import argparse
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
-from tests.serverless.test_fuzzing import TEXTS, judged, mutated, quick, taken, values, yaml_text
+from tests.serverless.test_fuzzing import (
+    MOST_MEGABYTES,
+    TEXTS,
+    judged,
+    mutated,
+    peak_megabytes,
+    quick,
+    taken,
+    values,
+    yaml_text,
+)
 
 MOST_S = 1.0
 """What one input may take of the processor, in seconds."""
-MOST_MEGABYTES = 200
-"""What the reader may need beyond what the process needs anyway."""
 A_ROUND = 2_000
 """Examples between two looks at the clock."""
 
@@ -61,12 +68,6 @@ class Fuzzing:
             self.take(json.dumps({"do": value, "use": value, "document": value, "timeout": value}))
 
         fuzz()
-
-
-def peak_megabytes() -> float:
-    """Return the most memory that this process ever held, in MiB."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def main() -> int:

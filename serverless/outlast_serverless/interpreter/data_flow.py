@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from outlast_serverless.interpreter.faults import Fault, fault
 from outlast_serverless.plan.durations import LONGEST_US, CalendarUnitError, microseconds
@@ -15,7 +15,6 @@ from outlast_workflow.data.writing import UnwritableError, dump
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
-T = TypeVar("T")
 _US: float = 1_000_000
 MOST_PROBLEMS: Final = 5
 """How many reasons are told why data does not fit its schema."""
@@ -54,8 +53,8 @@ def _told(problem: ValidationError) -> str:
     return f" at {place}: {problem.message}" if place else f": {problem.message}"
 
 
-def recordable(value: T, what: str, pointer: str) -> T:
-    """Return data, if they can be recorded. What they are put together of may each be less deep.
+def check_recordable(value: Any, what: str, pointer: str) -> None:
+    """Refuse data that cannot be recorded: each part may be recordable, and the whole too deep.
 
     Args:
         value: The data.
@@ -70,7 +69,6 @@ def recordable(value: T, what: str, pointer: str) -> T:
             dump(value)
         except UnwritableError as error:
             raise fault("runtime", f"the {what} cannot be recorded: {error}", pointer) from None
-    return value
 
 
 def filled_uri(text: Any, data: Any, pointer: str) -> Any:

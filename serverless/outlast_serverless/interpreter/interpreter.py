@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from outlast import workflow
-from outlast_serverless.interpreter.data_flow import duration_seconds, recordable, validate
+from outlast_serverless.interpreter.data_flow import check_recordable, duration_seconds, validate
 from outlast_serverless.interpreter.faults import Fault, as_application_error, fault
 from outlast_serverless.interpreter.fetched import FETCH, Fetched, is_fetched
 from outlast_serverless.interpreter.inbox import Inbox
@@ -144,7 +144,9 @@ class Interpreter:
         self.inbox.running = True
         while True:
             try:
-                return recordable(await self._in_time(), "output of the workflow", "/")
+                output = await self._in_time()
+                check_recordable(output, "output of the workflow", "/")
+                return output
             except Continuing as going:
                 self._continue(going)
             except Fault as error:

@@ -165,7 +165,8 @@ async def test_a_worker_runs_so_many_at_a_time(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervised, "MOST_PROCESSES", 2)
-    each = "echo + >> $1; sleep 0.1; echo - >> $1"
+    # Two are there at the same time before any of them ends.
+    each = "echo + >> $1; while [ $(grep -c + $1) -lt 2 ]; do sleep 0.05; done; echo - >> $1"
     branches = ", ".join(
         f"{{b{number}: {{run: {{shell: {{command: {each!r}, arguments: ['{tmp_path}/log']}}}}}}}}"
         for number in range(6)

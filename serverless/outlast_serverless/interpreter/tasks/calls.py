@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from outlast import RetryPolicy, workflow
-from outlast_serverless.interpreter.data_flow import recordable
+from outlast_serverless.interpreter.data_flow import check_recordable
 from outlast_serverless.interpreter.faults import Fault, from_failure
 from outlast_serverless.interpreter.request import TYPE_PREFIX
 from outlast_serverless.interpreter.scope import Execution, Interpreting, key_of
@@ -116,7 +116,7 @@ def _child_id(run: Execution) -> str | None:
 async def _subflow(self: Interpreting, task: RunTask, run: Execution) -> Any:
     """Run another document as a child. Its errors are reported with the pointer of the task that runs it."""
     wanted = self.evaluate(task.arguments, run.input, run.during(), task.pointer)
-    recordable([wanted], "input of the subflow", task.pointer)
+    check_recordable([wanted], "input of the subflow", task.pointer)
     try:
         found = await workflow.execute_local_activity(
             RESOLVE, wanted, start_to_close_timeout=_HEARTBEAT_S, summary=run.label("resolve")

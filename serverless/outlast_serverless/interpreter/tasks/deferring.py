@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from outlast import workflow
-from outlast_serverless.interpreter.data_flow import filled_uri, recordable
+from outlast_serverless.interpreter.data_flow import check_recordable, filled_uri
 from outlast_serverless.interpreter.request import Loaded
 from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.plan.model import Constant, Expression, Template, Value
@@ -50,7 +50,7 @@ def call_request(
     """
     about = {"name": run.task.name, "timeout": run.timeout, **more}
     request = _request(self, loaded, run.task.pointer, run.id, about, value, data, run.during(), now)
-    recordable([request], "input of the call", run.task.pointer)
+    check_recordable([request], "input of the call", run.task.pointer)
     return request
 
 

@@ -8,7 +8,7 @@ from uuid import NAMESPACE_URL, uuid5
 from outlast import workflow
 from outlast_serverless.events.cloud_events import checked_event
 from outlast_serverless.events.names import PUBLISH
-from outlast_serverless.interpreter.data_flow import recordable
+from outlast_serverless.interpreter.data_flow import check_recordable
 from outlast_serverless.interpreter.faults import fault, from_failure
 from outlast_serverless.interpreter.scope import Execution, Interpreting
 from outlast_serverless.plan.model import Directive, EmitTask
@@ -31,7 +31,7 @@ async def run_emit(self: Interpreting, task: EmitTask, run: Execution) -> tuple[
         event = checked_event({**told, **said})
     except InvalidOptionError as error:
         raise fault("validation", str(error), task.pointer) from None
-    recordable([event], "event", task.pointer)
+    check_recordable([event], "event", task.pointer)
     try:
         await workflow.execute_local_activity(
             PUBLISH, event, start_to_close_timeout=_PUBLISHING_S, summary=run.label("emit")
