@@ -4,7 +4,9 @@ DBOS on the same databases, equally durable (SQLite in WAL mode with full fsync,
 replayer without its sandbox, and, where ``TEMPORAL_BIN`` names the ``temporal`` command, its dev server on an SQLite
 file with full fsync, with the sandbox and without. The packages are installed into an environment of their own, which
 is removed. The engines take turns, each in a fresh process on a fresh database, and the ratio is the median of the
-ratios of the rounds. Results are checked; being slow is no error.
+ratios of the rounds. Outlast is measured in two forms: the fastest, and a program as users write it. The bare database,
+which writes the same rows in as few transactions, shows how large a ratio could be. Results are checked; being slow is
+no error.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,8 @@ from rich.table import Table
 
 from benchmarks.databases import BACKENDS, Backend, Databases
 from benchmarks.environments import install, version_of
-from benchmarks.measuring import WrongResultError
+from benchmarks.floor import LARGEST_BATCH, bare_commits, floor
+from benchmarks.measuring import Timing, WrongResultError
 from benchmarks.report import RESULTS, machine
 
 ROOT = Path(__file__).parents[1]
@@ -67,6 +71,12 @@ REPLAYS = (333, 6_666)
 """How many activities: 1,000 and 20,000 events of Outlast's, 2,000 and 40,000 of Temporal's."""
 
 
+FLOORS: dict[str, Callable[[str, Workload], Timing]] = {
+    "in_flight": lambda url, work: floor(url, work.number, min(work.at_once, LARGEST_BATCH)),
+    "sequence": lambda url, work: bare_commits(url, work.number),
+}
+
+
 @dataclass(slots=True)
 class Comparison:
     """One workload on one database, compared with one peer: what each did in each round."""
@@ -75,12 +85,29 @@ class Comparison:
     words: str
     peer: str
     ours: list[dict[str, Any]]
+    written: list[dict[str, Any]]
+    """Outlast in a program as users write it; ``ours`` is the fastest form."""
     theirs: list[dict[str, Any]]
+    bare: list[dict[str, Any]] = field(default_factory=list)
+    """The bare database, which writes Outlast's rows (:mod:`benchmarks.floor`), where there is such a floor."""
 
     @property
     def ratio(self) -> float | None:
         """How many times the peer's rate Outlast reaches, as the median of the rounds."""
-        pairs = zip(self.ours, self.theirs, strict=False)
+        return self._to_peer(self.ours)
+
+    @property
+    def written_ratio(self) -> float | None:
+        """The same in a program as users write it."""
+        return self._to_peer(self.written)
+
+    @property
+    def bare_ratio(self) -> float | None:
+        """How many times the peer's rate the bare database reaches: with these rows there is no more."""
+        return self._to_peer(self.bare)
+
+    def _to_peer(self, side: list[dict[str, Any]]) -> float | None:
+        pairs = zip(side, self.theirs, strict=False)
         ratios = [one["per_second"] / other["per_second"] for one, other in pairs]
         return statistics.median(ratios) if ratios else None
 
@@ -116,12 +143,18 @@ def compare(
     """Measure all engines, in turns."""
     names = [name for name in peers_on(backend) if name in workload.peers] if peer is not None else []
     ours: list[dict[str, Any]] = []
-    found = [Comparison(backend, workload.words, name, ours, []) for name in names or [""]]
+    written: list[dict[str, Any]] = []
+    bare: list[dict[str, Any]] = []
+    found = [Comparison(backend, workload.words, name, ours, written, [], bare) for name in names or [""]]
     script = str(PEERS / "work.py")
     for _ in range(rounds):
         tail = [workload.name, str(workload.number), str(workload.at_once)]
-        with databases.fresh(backend) as url:
-            ours.append(run_side([sys.executable, script, "outlast", url, *tail], own_path=True))
+        for form, side in (("outlast", ours), ("outlast-as-written", written)):
+            with databases.fresh(backend) as url:
+                side.append(run_side([sys.executable, script, form, url, *tail], own_path=True))
+        if workload.name in FLOORS:
+            with databases.fresh(backend) as url:
+                bare.append({"per_second": FLOORS[workload.name](url, workload).rate})
         for one in found if peer is not None else []:
             tail[1] = str(workload.theirs if one.peer == "dbos" else workload.theirs // 5)
             with databases.fresh(backend) as url:
@@ -141,7 +174,7 @@ def replays(databases: Databases, peer: str | None, rounds: int) -> list[Compari
     """Measure the replay of activities in sequence, per activity: the two write different events for one."""
     made: list[Comparison] = []
     for steps in REPLAYS:
-        found = Comparison("", f"replay of {steps:,} activities", "temporalio", [], [])
+        found = Comparison("", f"replay of {steps:,} activities", "temporalio", [], [], [])
         for _ in range(rounds):
             with databases.fresh("sqlite") as url:
                 script = str(PEERS / "own_replay.py")
@@ -164,17 +197,20 @@ def show(console: Console, comparisons: list[Comparison], versions: dict[str, st
     table = Table(
         title="Outlast beside " + ", ".join(f"{name} {number}" for name, number in versions.items())
     )
-    for column in ("database", "workload", "beside", "Outlast", "peer", "ratio", "p50 ms", "CPU µs"):
-        left = column in ("database", "workload", "beside")
-        table.add_column(column, justify="left" if left else "right")
+    for column in ("database", "workload", "beside"):
+        table.add_column(column)
+    for column in ("Outlast", "as written", "peer", "ratio", "as written", "bare", "p50 ms", "CPU µs"):
+        table.add_column(column, justify="right")
     for one in comparisons:
+        ratios = (one.ratio, one.written_ratio, one.bare_ratio)
         table.add_row(
             one.backend,
             one.words,
             one.peer,
             _median(one.ours, "per_second", "/s"),
+            _median(one.written, "per_second", "/s"),
             _median(one.theirs, "per_second", "/s"),
-            "" if one.ratio is None else f"{one.ratio:.1f}×",
+            *("" if ratio is None else f"{ratio:.1f}×" for ratio in ratios),
             _pair(one, "p50_ms", 1),
             _pair(one, "cpu_us", 0),
         )
@@ -254,8 +290,12 @@ def main(argv: list[str] | None = None) -> int:
                 "workload": one.words,
                 "beside": one.peer,
                 "outlast": one.ours,
+                "as_written": one.written,
                 "peer": one.theirs,
                 "ratio": one.ratio,
+                "written_ratio": one.written_ratio,
+                "bare": one.bare,
+                "bare_ratio": one.bare_ratio,
             }
             for one in comparisons
         ],

@@ -157,13 +157,14 @@ def copy_closed(url: str, times: int) -> None:
     with opened(url) as connection:
         for table, first in itertools.product(copied, range(1, times + 1, COPIES_AT_ONCE)):
             names = columns_of(table)
-            key = "run_id" if "run_id" in names else "current_run_id"
+            # By an index, so that the originals are found as fast behind millions of copies.
+            originals = "run_id > '01'" if "run_id" in names else "workflow_id < 'copy-'"
             last = min(first + COPIES_AT_ONCE - 1, times)
             connection.exec_driver_sql(
                 f"INSERT INTO {table.name} ({', '.join(names)}) WITH RECURSIVE numbers (number) AS "
                 f"(SELECT {first} UNION ALL SELECT number + 1 FROM numbers WHERE number < {last}) "
                 f"SELECT {', '.join(changed.get(name, name) for name in names)} FROM numbers "
-                f"CROSS JOIN {table.name} WHERE substr({key}, 1, 2) <> '00'"
+                f"CROSS JOIN {table.name} WHERE {originals}"
             )
         _settle(connection)
 

@@ -110,12 +110,13 @@ def floor(url: str, workflows: int, batch: int) -> Timing:
         plain = Plain(connection)
         with timed(workflows) as timing:
             for start in range(0, workflows, batch):
-                _write(plain, rows[start : start + batch])
+                write(plain, rows[start : start + batch])
     check(url, workflows)
     return timing
 
 
-def _write(plain: Plain, batch: Sequence[WorkflowRows]) -> None:
+def write(plain: Plain, batch: Sequence[WorkflowRows]) -> None:
+    """Write the rows of a batch in two transactions."""
     plain.begin()
     plain.many(plain.new_instance, [rows.instance for rows in batch])
     plain.many(plain.new_run, [rows.run for rows in batch])

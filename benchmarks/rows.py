@@ -87,30 +87,68 @@ class Recorder:
         )
 
 
-def workflow_rows(environment: Environment, worker_id: str, index: int) -> WorkflowRows:
-    """Return the rows of one workflow with one activity."""
+@dataclass(slots=True)
+class Begun:
+    """A workflow with one activity after its first commit."""
+
+    run: RunRow
+    recorder: Recorder
+    activity: ActivityRow
+    guards: tuple[Values, Values]
+    """What the second commit's updates of the run and of the activity ask for."""
+    instance: Values
+    inserted_run: Values
+    inserted_activity: Values
+    events: list[Values]
+
+
+def begin(environment: Environment, worker_id: str, value: object) -> Begun:
+    """Make the rows of a workflow's first commit."""
     run = new_run(environment, worker_id)
     recorder = Recorder(run)
     instance: InstanceRow = new_instance(run)
-    begun = started_event(run, input=Payload.of([argument(index)]), seed=environment.random.getrandbits(52))
-    first_events = recorder.record(begun)
-    first_events += recorder.record(recorder.workflow_task(0, 1), scheduled(1, argument(index)))
+    begun = started_event(run, input=Payload.of([value]), seed=environment.random.getrandbits(52))
+    events = recorder.record(begun)
+    events += recorder.record(recorder.workflow_task(0, 1), scheduled(1, value))
     activity = activity_row(run, 1)
-    inserted_run, inserted_activity = values(run), values(activity)
-    guard, activity_guard = picked(run, RUN_GUARD), picked(activity, ACTIVITY_GUARD)
-    result = Payload.of(answer_to(argument(index)))
-    last_events = recorder.record(ActivityCompleted(1, result, 1))
-    last_events += recorder.record(recorder.workflow_task(1, 1), WorkflowCompleted(result))
+    guards = picked(run, RUN_GUARD), picked(activity, ACTIVITY_GUARD)
+    return Begun(run, recorder, activity, guards, values(instance), values(run), values(activity), events)
+
+
+@dataclass(slots=True)
+class Ended:
+    """What the second commit of such a workflow writes."""
+
+    run_update: Values
+    activity_update: Values
+    events: list[Values]
+
+
+def end(begun: Begun, answer: object) -> Ended:
+    """Make the rows of a workflow's second commit."""
+    run, activity, recorder = begun.run, begun.activity, begun.recorder
+    result = Payload.of(answer)
+    events = recorder.record(ActivityCompleted(1, result, 1))
+    events += recorder.record(recorder.workflow_task(1, 1), WorkflowCompleted(result))
     run.status, run.closed_at, run.owner_id = "completed", run.last_event_at, None
     close(activity)
+    guard, activity_guard = begun.guards
+    return Ended(picked(run, RUN_UPDATE) + guard, picked(activity, ACTIVITY_UPDATE) + activity_guard, events)
+
+
+def workflow_rows(environment: Environment, worker_id: str, index: int) -> WorkflowRows:
+    """Return the rows of one workflow with one activity."""
+    value = argument(index)
+    begun = begin(environment, worker_id, value)
+    ended = end(begun, answer_to(value))
     return WorkflowRows(
-        instance=values(instance),
-        run=inserted_run,
-        activity=inserted_activity,
-        first_events=first_events,
-        run_update=picked(run, RUN_UPDATE) + guard,
-        activity_update=picked(activity, ACTIVITY_UPDATE) + activity_guard,
-        last_events=last_events,
+        instance=begun.instance,
+        run=begun.inserted_run,
+        activity=begun.inserted_activity,
+        first_events=begun.events,
+        run_update=ended.run_update,
+        activity_update=ended.activity_update,
+        last_events=ended.events,
     )
 
 

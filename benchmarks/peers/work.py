@@ -1,8 +1,8 @@
 """The workloads for Outlast and its peers, each in a process of its own.
 
-``python work.py outlast|dbos|temporal|temporal-sandboxed <database url> <workload> <number> <in flight>`` prints
-seconds, CPU and latencies as JSON. Only the named engine is imported; Temporal's server makes its own database.
-The results are checked.
+``python work.py <engine> <database url> <workload> <number> <in flight>`` prints seconds, CPU and latencies as JSON.
+The engines are named at the end of this file. Only the one asked for is imported; Temporal's server makes its own
+database. The results are checked.
 """
 
 from __future__ import annotations
@@ -50,30 +50,64 @@ class Engine(Protocol):
 
 
 @asynccontextmanager
-async def outlast(url: str) -> AsyncGenerator[Engine]:
-    """Outlast: client and worker in one process, tuned as ``outlast worker`` does it."""
+async def outlast(url: str, *, as_written: bool = False) -> AsyncGenerator[Engine]:
+    """Outlast: client and worker in one process, which is tuned as ``outlast worker`` does it.
+
+    Args:
+        url: The database.
+        as_written: Whether the program is one as users write it: a worker with its defaults, options where the step
+            is called, and ``client.start`` before ``handle.result``. Otherwise it is the fastest form.
+    """
     face: Any = importlib.import_module("outlast")
-    tuning: Any = importlib.import_module("outlast.worker.tuning")
     activity, workflow = face.activity, face.workflow
 
-    @activity.defn(start_to_close_timeout=600)
+    @activity.defn(**({} if as_written else {"start_to_close_timeout": 600}))
     async def step(number: int) -> int:
         return number
 
-    @workflow.defn
-    async def one(number: int) -> int:
-        found: int = await step(number)
-        return found
+    if as_written:
+        # Written out, because it is the program that is measured.
+        @workflow.defn
+        async def one(number: int) -> int:
+            found: int = await workflow.execute_activity(step, number, start_to_close_timeout=600)
+            return found
 
-    @workflow.defn
-    async def many(steps: int) -> int:
-        for number in range(steps):
-            await step(number)
-        return steps
+        @workflow.defn
+        async def many(steps: int) -> int:
+            for number in range(steps):
+                await workflow.execute_activity(step, number, start_to_close_timeout=600)
+            return steps
 
-    @workflow.defn
-    async def wide(steps: int) -> int:
-        return sum(await asyncio.gather(*[step(number) for number in range(steps)]))
+        @workflow.defn
+        async def wide(steps: int) -> int:
+            calls = [workflow.execute_activity(step, n, start_to_close_timeout=600) for n in range(steps)]
+            return sum(await asyncio.gather(*calls))
+
+        async def run(client: Any, flow: Any, number: int, **options: Any) -> int:
+            handle = await client.start(flow, number, **options)
+            found: int = await handle.result()
+            return found
+
+    else:
+
+        @workflow.defn
+        async def one(number: int) -> int:
+            found: int = await step(number)
+            return found
+
+        @workflow.defn
+        async def many(steps: int) -> int:
+            for number in range(steps):
+                await step(number)
+            return steps
+
+        @workflow.defn
+        async def wide(steps: int) -> int:
+            return sum(await asyncio.gather(*[step(number) for number in range(steps)]))
+
+        async def run(client: Any, flow: Any, number: int, **options: Any) -> int:
+            found: int = await client.execute(flow, number, **options)
+            return found
 
     class Listener:
         def __init__(self) -> None:
@@ -95,20 +129,16 @@ async def outlast(url: str) -> AsyncGenerator[Engine]:
             self.client = client
 
         async def one_step(self, number: int) -> int:
-            found: int = await self.client.execute(one, number)
-            return found
+            return await run(self.client, one, number)
 
         async def queued(self, number: int) -> int:
-            found: int = await self.client.execute(one, number, options=face.StartOptions(queue="queue"))
-            return found
+            return await run(self.client, one, number, options=face.StartOptions(queue="queue"))
 
         async def sequence(self, steps: int) -> int:
-            found: int = await self.client.execute(many, steps)
-            return found
+            return await run(self.client, many, steps)
 
         async def fan_out(self, steps: int) -> int:
-            found: int = await self.client.execute(wide, steps)
-            return found
+            return await run(self.client, wide, steps)
 
         async def messages(self, number: int) -> int:
             handle = await self.client.start(listener.run, number)
@@ -117,17 +147,11 @@ async def outlast(url: str) -> AsyncGenerator[Engine]:
             found: int = await handle.result()
             return found
 
-    tuning.tune_process()
+    face.tune_process()
+    slots = {} if as_written else {"max_concurrent_activities": 2000, "max_cached_workflows": 2000}
     async with face.Client.connect(url) as client:
         await client.queues.define("queue", concurrency=IN_A_QUEUE)
-        worker = face.Worker(
-            client,
-            workflows=[one, many, wide, listener],
-            activities=[step],
-            max_concurrent_activities=2000,
-            max_cached_workflows=2000,
-        )
-        async with worker:
+        async with face.Worker(client, workflows=[one, many, wide, listener], activities=[step], **slots):
             yield Made(client)
 
 
@@ -242,6 +266,7 @@ async def measure(name: str, url: str, workload: str, number: int, at_once: int)
     """Run a workload after a warm-up."""
     engines: dict[str, Any] = {
         "outlast": outlast,
+        "outlast-as-written": partial(outlast, as_written=True),
         "dbos": dbos,
         "temporal": temporal,
         "temporal-sandboxed": partial(temporal, sandboxed=True),

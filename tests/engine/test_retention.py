@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -20,7 +21,7 @@ from outlast.errors import (
 )
 from outlast.histories import exporter, retention
 from outlast.histories.retention import Retention, RetentionReport
-from outlast.testing import TestEnvironment
+from outlast.testing import TestEnvironment, VirtualLoop
 from outlast_store.database.sql_text import fetch
 from outlast_store.journal.batch import Batch
 from outlast_store.schema import tables
@@ -212,8 +213,36 @@ async def test_runs_that_are_alone_go_many_at_a_time(made: MakeEnvironment, monk
         await env.sleep(100)
         report = await Retention(env.client, RetentionPolicy(days=timedelta(seconds=80))).run_pass()
         assert report == RetentionReport(chains=61, runs=62)
-        assert steps == [25, 25, 10]
+        assert steps == [50, 10]
         assert await rows_left(env) == {}
+
+
+async def test_others_have_the_journal_for_half_of_the_time(
+    made: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two steps there is a rest, as long as the last step took."""
+    spans: list[tuple[float, float]] = []
+    apply = DeleteLoneRuns.apply
+
+    async with made() as env:
+        clock = env.environment.clock
+
+        def slow(self: DeleteLoneRuns, batch: Batch) -> int | None:
+            began = clock.monotonic()
+            cast(VirtualLoop, asyncio.get_running_loop()).jump(1 + len(spans))
+            spans.append((began, clock.monotonic()))
+            return apply(self, batch)
+
+        monkeypatch.setattr(DeleteLoneRuns, "apply", slow)
+        monkeypatch.setattr(retention, "LONE_AT_ONCE", 20)
+        for number in range(60):
+            await env.client.execute(quick, id=f"w-{number}")
+        await env.sleep(100)
+        report = await Retention(env.client, RetentionPolicy(days=timedelta(seconds=80))).run_pass()
+        assert report == RetentionReport(chains=60, runs=60)
+    assert len(spans) == 3
+    for (began, ended), (next_began, _) in pairwise(spans):
+        assert next_began - ended >= ended - began
 
 
 async def test_of_runs_that_go_together_those_that_are_still_needed_stay(made: MakeEnvironment) -> None:

@@ -7,12 +7,14 @@ next time.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from outlast.runtime.runtime import Runtime
 from outlast_runs.run_change import TerminateRun
+from outlast_store.journal.batch import Change
 from outlast_store.transitions import deletion
 from outlast_store.transitions.children import next_children
 from outlast_store.transitions.deletion import DeleteChainStep
@@ -22,6 +24,37 @@ from outlast_workflow.errors import RunNotFoundError, WorkflowClosedError, Workf
 from outlast_workflow.errors.refusals import DeleteRefusedError
 
 REASON: Final = "it is deleted with its parent"
+
+T = TypeVar("T")
+
+
+class PacedSteps:
+    """Applies the steps of a deletion, and rests between two for as long as the last one took.
+
+    So others have the journal for at least half of the time, and for more of it where they keep it busy.
+
+    Args:
+        runtime: The database.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._rest_s = 0.0
+
+    async def apply(self, step: Change[T]) -> T:
+        """Rest, then commit a step and return its value.
+
+        Raises:
+            RefusedError: A guard of the step failed; nothing of it was written.
+            StoreError: The database did not take it.
+        """
+        if self._rest_s > 0:
+            await asyncio.sleep(self._rest_s)
+        clock = self._runtime.environment.clock
+        began = clock.monotonic()
+        found = await self._runtime.journal.apply(step)
+        self._rest_s = clock.monotonic() - began
+        return found
 
 
 async def delete_workflow(
@@ -52,11 +85,18 @@ async def delete_workflow(
     last_runs = [last_run_id for last_run_id, _ in found]
     if children:
         return await _delete_families(runtime, last_runs, workflow_id, terminate=terminate)
-    return sum([await _delete_chain(runtime, last_run_id, workflow_id) for last_run_id in last_runs])
+    steps = PacedSteps(runtime)
+    return sum([await _delete_chain(steps, runtime, last_run_id, workflow_id) for last_run_id in last_runs])
 
 
 async def delete_chain(
-    runtime: Runtime, last_run_id: str, workflow_id: str, *, terminate: bool = False, children: bool = False
+    runtime: Runtime,
+    last_run_id: str,
+    workflow_id: str,
+    *,
+    terminate: bool = False,
+    children: bool = False,
+    steps: PacedSteps | None = None,
 ) -> int:
     """Delete what is left of a closed chain, step by step.
 
@@ -66,6 +106,7 @@ async def delete_chain(
         workflow_id: The workflow.
         terminate: With ``children``: whether those that are open are terminated first.
         children: Whether the chains that it has started as children are deleted too, and theirs.
+        steps: What applies the steps, where other chains are deleted before or after; without ``children``.
 
     Returns:
         How many runs were deleted.
@@ -76,13 +117,13 @@ async def delete_chain(
     """
     if children:
         return await _delete_families(runtime, [last_run_id], workflow_id, terminate=terminate)
-    return await _delete_chain(runtime, last_run_id, workflow_id)
+    return await _delete_chain(steps or PacedSteps(runtime), runtime, last_run_id, workflow_id)
 
 
-async def _delete_chain(runtime: Runtime, last_run_id: str, workflow_id: str) -> int:
+async def _delete_chain(steps: PacedSteps, runtime: Runtime, last_run_id: str, workflow_id: str) -> int:
     deleted = 0
     for run_id in await runtime.read_aside(deletion.chain_backwards, last_run_id):
-        while not await runtime.journal.apply(DeleteChainStep(run_id, last_run_id, workflow_id)):
+        while not await steps.apply(DeleteChainStep(run_id, last_run_id, workflow_id)):
             pass
         deleted += 1
     return deleted
@@ -115,9 +156,9 @@ async def _delete_families(
             members = await _members(runtime, roots)
     for member in members:
         _check_closed(workflow_id, member)
-    deleted = 0
+    deleted, steps = 0, PacedSteps(runtime)
     for member in reversed(members):
-        deleted += await _delete_chain(runtime, member.chain.last_run_id, member.chain.workflow_id)
+        deleted += await _delete_chain(steps, runtime, member.chain.last_run_id, member.chain.workflow_id)
     return deleted
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from outlast.histories.deletion import delete_chain
+from outlast.histories.deletion import PacedSteps, delete_chain
 from outlast.histories.exporter import export_run
 from outlast.histories.retention_policy import RetentionPolicy
 from outlast.runtime.runtime import Runtime
@@ -31,7 +31,7 @@ from outlast_workflow.primitives.times import to_datetime
 logger = logging.getLogger("outlast.retention")
 
 CHAINS_PER_READ: Final = 100
-LONE_AT_ONCE: Final = 25
+LONE_AT_ONCE: Final = 50
 """How many chains of a single run share the steps of their deletion."""
 
 
@@ -75,6 +75,7 @@ class Retention:
         self._completed_type = completed_type
         self._runtime = client.runtime
         self._policy = policy
+        self._steps = PacedSteps(client.runtime)
         self._periodic: Periodic | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -158,13 +159,15 @@ class Retention:
 
     async def _delete_chain(self, chain: Chain, report: RetentionReport) -> None:
         try:
-            report.runs += await delete_chain(self._runtime, chain.last_run_id, chain.workflow_id)
+            report.runs += await delete_chain(
+                self._runtime, chain.last_run_id, chain.workflow_id, steps=self._steps
+            )
             report.chains += 1
         except DeleteRefusedError:
             report.kept += 1
 
     async def _delete_lone(self, chains: Sequence[Chain], report: RetentionReport) -> None:
-        while (kept := await self._runtime.journal.apply(DeleteLoneRuns(chains))) is None:
+        while (kept := await self._steps.apply(DeleteLoneRuns(chains))) is None:
             pass
         report.runs += len(chains) - kept
         report.chains += len(chains) - kept

@@ -33,6 +33,21 @@ with_percent_marks: Callable[[str], str] = methodcaller("replace", "?", "%s")
 """Return a statement with its ``?`` marks written as psycopg wants them."""
 
 
+def matching(keys: Sequence[str], count: int) -> str:
+    """Return the condition that a row has one of some keys, whose values are given one key after the other.
+
+    SQLite reads the whole table for ``(a, b) IN (VALUES …)``, and looks each key up for this.
+
+    Args:
+        keys: The key's columns.
+        count: How many keys; some hundreds at most.
+    """
+    if len(keys) == 1 and count > 1:
+        return f"{keys[0]} IN ({', '.join('?' * count)})"
+    one = " AND ".join(f"{key} = ?" for key in keys)
+    return one if count == 1 else "(" + " OR ".join([f"({one})"] * count) + ")"
+
+
 def fetch(connection: Connection, text: str, values: Values = ()) -> list[Values]:
     """Run a statement written with ``?`` marks and return its rows."""
     if connection.dialect.paramstyle != "qmark":

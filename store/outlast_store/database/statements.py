@@ -23,7 +23,7 @@ from sqlalchemy import BigInteger, Boolean, Integer, Table
 
 from outlast_store.database.postgres_arrays import BigintArray, BooleanArray, TextArray
 from outlast_store.database.raw_connection import Executes
-from outlast_store.database.sql_text import Values, columns_of, with_percent_marks
+from outlast_store.database.sql_text import Values, columns_of, matching, with_percent_marks
 
 MOST_PARAMETERS: Final = 8_000
 """How many values a statement on SQLite may have."""
@@ -216,9 +216,7 @@ def _update(table: Table, where: tuple[str, ...], columns: tuple[str, ...], coun
 
 @lru_cache(1024)
 def _delete(table: Table, keys: tuple[str, ...], count: int) -> str:
-    if count == 1:
-        return f"DELETE FROM {table.name} WHERE {' AND '.join(f'{key} = ?' for key in keys)}"
-    return f"DELETE FROM {table.name} WHERE ({', '.join(keys)}) IN (VALUES {_groups(len(keys), count)})"
+    return f"DELETE FROM {table.name} WHERE {matching(keys, count)}"
 
 
 @lru_cache(1024)

@@ -100,9 +100,13 @@ def export_run(connection: Connection, run_id: str) -> dict[str, Any] | None:
 def _rows(connection: Connection, table: Table, order: str, run_id: str) -> list[dict[str, Any]]:
     writers = _writers(table)
     names = ", ".join(name for name, _, _ in writers)
-    more = " AND kind <> 'query'" if table is tables.workflow_requests else ""
-    text = f"SELECT {names} FROM {table.name} WHERE {_owner(table)} = ?{more} ORDER BY {order}"
-    return [_document(writers, row, run_id) for row in fetch(connection, text, (run_id,))]
+    where, values = f"{_owner(table)} = ?", [run_id]
+    if table is tables.workflow_requests:
+        # Their index begins with the chain.
+        chain = "first_run_id = (SELECT first_run_id FROM workflow_runs WHERE run_id = ?)"
+        where, values = f"{chain} AND {where} AND kind <> 'query'", values * 2
+    text = f"SELECT {names} FROM {table.name} WHERE {where} ORDER BY {order}"
+    return [_document(writers, row, run_id) for row in fetch(connection, text, tuple(values))]
 
 
 def _owner(table: Table) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from outlast_store.database.sql_text import Values, columns_of, fetch
+from outlast_store.database.sql_text import Values, columns_of, fetch, matching
 from outlast_store.schema import tables
 from outlast_store.schema.rows import RequestKey, RequestRow
 from outlast_workflow.data.headers import taken_apart
@@ -149,7 +149,7 @@ def find_deleted(connection: Connection, keys: Sequence[RequestKey]) -> list[Req
 
 
 def _among(keys: Sequence[RequestKey]) -> str:
-    return f"(first_run_id, kind, request_id) IN (VALUES {', '.join(['(?, ?, ?)'] * len(keys))})"
+    return matching(("first_run_id", "kind", "request_id"), len(keys))
 
 
 def _parts(keys: Sequence[RequestKey]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from outlast_store.database.sql_text import fetch
+from outlast_store.database.sql_text import fetch, matching
 from outlast_store.schema.rows import StreamItemRow, StreamKey, StreamRow
 
 _ITEM = "first_run_id, name, item_offset, value, written_at, run_id, seq, activity_id, attempt"
@@ -156,7 +156,7 @@ def find_streams(connection: Connection, first_run_id: str, limit: int) -> list[
 
 def find_versions(connection: Connection, keys: Sequence[StreamKey]) -> dict[StreamKey, int]:
     """Return the versions of those streams that there are. Ask for a few hundred at most."""
-    groups = ", ".join(["(?, ?)"] * len(keys))
-    text = f"SELECT first_run_id, name, version FROM streams WHERE (first_run_id, name) IN (VALUES {groups})"
+    among = matching(("first_run_id", "name"), len(keys))
+    text = f"SELECT first_run_id, name, version FROM streams WHERE {among}"
     values = tuple(part for key in keys for part in key)
     return {(row[0], row[1]): row[2] for row in fetch(connection, text, values)}

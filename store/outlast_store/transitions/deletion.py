@@ -1,7 +1,7 @@
 """Deleting closed chains, whole but in small steps. Each step is a change of its own, so none blocks others for long.
 Chains of a single run, as most are, share their steps.
 
-A chain is deleted from its first run to its last. Of each run, the tables with many rows come first, some hundreds of
+A chain is deleted from its first run to its last. Of each run, what other tables hold comes first, some hundreds of
 rows a step, then the run itself. The last run comes last. With it go the chain's requests and streams and, where the
 workflow id has no other chain, the instance. A deletion that is interrupted between two steps leaves a chain whose last
 run is still there, so the next attempt finds it and continues. Each step checks again, under locks, that the run is
@@ -28,7 +28,7 @@ from outlast_workflow.options.alerts import DELIVERY
 
 ROWS_IN_A_STEP: Final = 500
 
-_MANY: Final = (
+_OF_A_RUN: Final = (
     tables.history_events,
     tables.activity_attempts,
     tables.activity_executions,
@@ -37,6 +37,7 @@ _MANY: Final = (
     tables.search_attributes,
     tables.alerts,
 )
+_OF_A_CHAIN: Final = (tables.workflow_requests, tables.stream_items, tables.streams)
 _FORGET_DELIVERY: Final = "UPDATE alerts SET deliveries = replace(deliveries, ?, 'null') WHERE alert_id IN"
 
 
@@ -137,26 +138,34 @@ def _deleted(batch: Batch, runs: Sequence[RunRow], most: int, *, ended: bool) ->
     for run in runs:
         if ended and run.workflow_type == DELIVERY:
             _forget_delivery(batch, run)
-    if not all(_emptied(batch, table, "run_id", ids, most) for table in _MANY):
+    if not _emptied(batch, _OF_A_RUN, "run_id", ids, most):
         return False
     if ended:
-        firsts = tuple(run.first_run_id for run in runs)
-        if not _emptied(batch, tables.workflow_requests, "first_run_id", firsts, most):
+        if not _emptied(batch, _OF_A_CHAIN, "first_run_id", tuple(run.first_run_id for run in runs), most):
             return False
-        streams = f"first_run_id IN ({marks(firsts)})"
-        if batch.scan(f"SELECT 1 FROM streams WHERE {streams} LIMIT 1", firsts):
-            if not _emptied(batch, tables.stream_items, "first_run_id", firsts, most):
-                return False
-            batch.execute(f"DELETE FROM streams WHERE {streams}", firsts)
         _leave(batch, runs)
     batch.execute(f"DELETE FROM workflow_runs WHERE run_id IN ({marks(ids)})", ids)
     return True
 
 
-def _emptied(batch: Batch, table: Table, column: str, ids: tuple[str, ...], most: int) -> bool:
+def _emptied(batch: Batch, held_in: Sequence[Table], column: str, ids: tuple[str, ...], most: int) -> bool:
+    """Delete some rows of tables; return whether none is left.
+
+    Most runs have rows in two tables, so the others are asked first, all at once.
+    """
+    of_them = f"{column} IN ({marks(ids)})"
+    asked = ", ".join(f"EXISTS (SELECT 1 FROM {table.name} WHERE {of_them})" for table in held_in)
+    [held] = batch.scan(f"SELECT {asked}", ids * len(held_in))
+    return all(
+        _deleted_all(batch, table, of_them, ids, most)
+        for table, holds in zip(held_in, held, strict=True)
+        if holds
+    )
+
+
+def _deleted_all(batch: Batch, table: Table, of_them: str, ids: tuple[str, ...], most: int) -> bool:
     """Delete some rows of a table; return whether none is left."""
     keys = ", ".join(str(key.name) for key in table.primary_key)
-    of_them = f"{column} IN ({marks(ids)})"
     some = f"SELECT {keys} FROM {table.name} WHERE {of_them} LIMIT ?"
     text = f"DELETE FROM {table.name} WHERE {of_them} AND ({keys}) IN ({some})"
     return batch.execute(text, (*ids, *ids, most)) < most

@@ -111,7 +111,7 @@ def deleted_before_exported(stack: ExitStack) -> None:
     """What retention exports is what it has left of a chain."""
     right = delete_chain
 
-    async def wrong(runtime: Any, last_run_id: str, workflow_id: str) -> int:
+    async def wrong(runtime: Any, last_run_id: str, workflow_id: str, **_: Any) -> int:
         return 0
 
     async def nothing(self: Any, folder: Any, chain: Any) -> bool:

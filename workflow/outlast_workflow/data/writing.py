@@ -65,6 +65,7 @@ def dump(value: Any) -> bytes:
         if isinstance(error.__cause__, UnwritableError):
             raise error.__cause__ from None
         data = _dump_slowly(value)
+    data = b"%b" % data  # a copy: orjson leaves at least 4 KiB behind its text, as long as that is kept
     # So few bytes cannot be too deep. Sliced and not measured, because most values are small: a slice is no call.
     if data[_LITTLE:] and is_deep(data):
         raise UnwritableError(_TOO_DEEP)

@@ -1,0 +1,242 @@
+"""From the floor to the engine, one rung at a time: what a workflow with one activity costs, and what adds to it.
+
+``python -m benchmarks.ladder``. Each rung writes the rows that the engine writes, in as few transactions:
+
+1. *floor*: the rows are there before the clock starts.
+2. *rows made*: ids, times, events as JSON, and the rows are made as they are needed.
+3. *sketch*: callers, workflows and activities are coroutines on asyncio's loop, what has to be durable goes through
+   JSON and back, and what is ready together is committed together. It keeps no promise: nothing is replayed, times
+   out, is cancelled, refused or taken over, and nothing looks whether another process came first.
+4. *Outlast*.
+
+The rungs take turns, each in a fresh process on a fresh database. A share is the floor's figure by the rung's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import statistics
+import sys
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.console import Console
+
+from benchmarks.databases import BACKENDS, Backend, Databases, opened
+from benchmarks.figures import Figure, save, show
+from benchmarks.floor import LARGEST_BATCH, Plain, check, floor, write
+from benchmarks.inputs import answer_to, argument
+from benchmarks.measuring import Timing, WrongResultError, expect, timed
+from benchmarks.processes import measured
+from benchmarks.report import RESULTS, machine
+from benchmarks.rows import Begun, Ended, begin, end, workflow_rows
+from benchmarks.tuning import tune
+from benchmarks.workloads import orders
+from outlast_workflow.environment import Environment
+
+
+@dataclass(slots=True)
+class Call:
+    """An activity that a workflow of the sketch waits for."""
+
+    function: Callable[..., Coroutine[Any, Any, Any]]
+    arguments: tuple[Any, ...]
+
+    def __await__(self) -> Generator[Call, Any, Any]:
+        answer = yield self
+        return answer
+
+
+Code = Coroutine[Call, Any, Any]
+
+
+async def charge(order: str) -> str:
+    """Do as little work as possible."""
+    return answer_to(order)
+
+
+async def order(name: str) -> Any:
+    """A workflow with one activity."""
+    return await Call(charge, (name,))
+
+
+class Sketch:
+    """The least that an engine of coroutines does to write these rows.
+
+    Args:
+        plain: The database.
+    """
+
+    def __init__(self, plain: Plain) -> None:
+        self._plain = plain
+        self._environment = Environment()
+        self._worker_id = self._environment.ids.next()
+        self._loop = asyncio.get_running_loop()
+        self._queue: list[tuple[Begun | Ended, Callable[[], None]]] = []
+        self._activities: set[asyncio.Task[None]] = set()
+
+    async def execute(self, workflow: Callable[[Any], Code], value: object) -> Any:
+        """Run a workflow from its start to its result."""
+        begun = begin(self._environment, self._worker_id, value)
+        code = workflow(_again(value))
+        first = code.send(None)
+        result: asyncio.Future[bytes] = self._loop.create_future()
+        self._submit(begun, lambda: self._start(first, begun, code, result))
+        return orjson.loads(await result)
+
+    def _start(self, call: Call, begun: Begun, code: Code, result: asyncio.Future[bytes]) -> None:
+        task = self._loop.create_task(self._run(call, begun, code, result))
+        self._activities.add(task)
+        task.add_done_callback(self._activities.discard)
+
+    async def _run(self, call: Call, begun: Begun, code: Code, result: asyncio.Future[bytes]) -> None:
+        """Run the activity, then the rest of the workflow."""
+        answer = await call.function(*_again(call.arguments))
+        try:
+            second = code.send(_again(answer))
+            raise WrongResultError(f"the sketch runs one activity, not {second} as well")
+        except StopIteration as stop:
+            payload = orjson.dumps(stop.value)
+            self._submit(end(begun, stop.value), lambda: result.set_result(payload))
+
+    def _submit(self, rows: Begun | Ended, then: Callable[[], None]) -> None:
+        if not self._queue:
+            self._loop.call_soon(self._commit)
+        self._queue.append((rows, then))
+
+    def _commit(self) -> None:
+        """Commit what is ready, and go on with it."""
+        batch, self._queue = self._queue, []
+        begun = [rows for rows, _ in batch if isinstance(rows, Begun)]
+        ended = [rows for rows, _ in batch if isinstance(rows, Ended)]
+        plain = self._plain
+        plain.begin()
+        if begun:
+            plain.many(plain.new_instance, [rows.instance for rows in begun])
+            plain.many(plain.new_run, [rows.inserted_run for rows in begun])
+            plain.many(plain.new_activity, [rows.inserted_activity for rows in begun])
+        if ended:
+            plain.many(plain.end_run, [rows.run_update for rows in ended])
+            plain.many(plain.end_activity, [rows.activity_update for rows in ended])
+        plain.many(plain.new_event, list(chain.from_iterable(rows.events for rows, _ in batch)))
+        plain.commit()
+        for _, then in batch:
+            then()
+
+
+def _again(value: object) -> Any:
+    """Return a value as it comes out of a database."""
+    return orjson.loads(orjson.dumps(value))
+
+
+def rows_made(url: str, workflows: int, batch: int) -> Timing:
+    """Write what the floor writes, and make the rows meanwhile."""
+    environment = Environment()
+    worker_id = environment.ids.next()
+    with opened(url) as connection:
+        plain = Plain(connection)
+        with timed(workflows) as timing:
+            for start in range(0, workflows, batch):
+                numbers = range(start, min(start + batch, workflows))
+                write(plain, [workflow_rows(environment, worker_id, number) for number in numbers])
+    check(url, workflows)
+    return timing
+
+
+async def sketched(url: str, workflows: int, in_flight: int) -> Timing:
+    """Run the workflows on the sketch."""
+    with opened(url) as connection:
+        engine = Sketch(Plain(connection))
+        numbers = iter(range(workflows))
+
+        async def customer() -> None:
+            for number in numbers:
+                value = argument(number)
+                expect("a workflow's result", await engine.execute(order, value), answer_to(value))
+
+        gc.collect()
+        with timed(workflows) as timing:
+            await asyncio.gather(*(customer() for _ in range(min(in_flight, workflows))))
+    check(url, workflows)
+    return timing
+
+
+async def _outlast(url: str, workflows: int, in_flight: int) -> Timing:
+    timing, _ = await orders(url, workflows, in_flight)
+    return timing
+
+
+FLOOR = "floor"
+RUNGS: dict[str, Callable[[str, int, int], Timing]] = {
+    FLOOR: lambda url, count, in_flight: floor(url, count, min(in_flight, LARGEST_BATCH)),
+    "rows made": lambda url, count, in_flight: rows_made(url, count, min(in_flight, LARGEST_BATCH)),
+    "sketch": lambda url, count, in_flight: asyncio.run(sketched(url, count, in_flight)),
+    "Outlast": lambda url, count, in_flight: asyncio.run(_outlast(url, count, in_flight)),
+}
+
+
+def compare(databases: Databases, backend: Backend, count: int, in_flight: int, rounds: int) -> list[Figure]:
+    """Measure all rungs, in turns."""
+    found: dict[str, list[Timing]] = {rung: [] for rung in RUNGS}
+    names = list(RUNGS)
+    for number in range(rounds):
+        turn = number % len(names)
+        for rung in names[turn:] + names[:turn]:
+            with databases.fresh(backend) as url:
+                given = ("--rung", rung, "--url", url, "--count", count, "--in-flight", in_flight)
+                timing = measured("benchmarks.ladder", *given)
+            found[rung].append(Timing(**timing))
+    figures: list[Figure] = []
+    for rung, timings in found.items():
+        pairs = list(zip(found[FLOOR], timings, strict=True))
+        details = {
+            "CPU µs": statistics.median(timing.cpu_us for timing in timings),
+            "share": statistics.median(one.rate / bare.rate for bare, one in pairs),
+            "share of CPU": statistics.median(bare.cpu_us / one.cpu_us for bare, one in pairs),
+        }
+        rate = statistics.median(timing.rate for timing in timings)
+        figures.append(Figure(f"{in_flight:,} in flight", backend, rung, rate, "/s", details=details))
+    return figures
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, print and save; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ladder", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="how many rounds")
+    parser.add_argument("--count", type=int, default=4_000, help="how many workflows a round")
+    parser.add_argument("--in-flight", type=int, nargs="+", default=[1_000, 100])
+    parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=["sqlite"])
+    parser.add_argument("--rung", choices=RUNGS, help="measure one rung in this process, and print JSON")
+    parser.add_argument("--url", help="the database of --rung")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
+    options = parser.parse_args(argv)
+    process = tune()
+    if options.rung is not None:
+        print(json.dumps(asdict(RUNGS[options.rung](options.url, options.count, options.in_flight[0]))))
+        return 0
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    facts = {"machine": machine(), "process": process}
+    figures: list[Figure] = []
+    try:
+        with Databases() as databases:
+            for backend in options.backend:
+                for in_flight in options.in_flight:
+                    figures += compare(databases, backend, options.count, in_flight, options.rounds)
+    except WrongResultError as error:
+        console.print(f"[red]wrong[/]: {error}")
+        return 1
+    show(console, facts, figures)
+    sizes = {"count": options.count, "rounds": options.rounds}
+    console.print(f"kept in {save(facts, figures, sizes, options.results, 'ladder')}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
