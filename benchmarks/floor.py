@@ -7,8 +7,8 @@ these rows much faster through this driver, so Outlast's figures are shown as a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Table, and_, bindparam
@@ -23,6 +23,7 @@ from benchmarks.rows import (
     RUN_GUARD,
     RUN_STEP,
     RUN_UPDATE,
+    StepRows,
     Values,
     WorkflowRows,
     activity_row,
@@ -32,6 +33,7 @@ from benchmarks.rows import (
     workflow_rows,
 )
 from outlast_store.schema import tables
+from outlast_store.schema.rows import RunRow
 from outlast_workflow.environment import Environment
 
 LARGEST_BATCH = 100
@@ -144,24 +146,47 @@ def check(url: str, workflows: int) -> None:
     expect("completed activities", count_where(url, "activity_executions", completed), workflows)
 
 
-def bare_commits(url: str, steps: int) -> Timing:
-    """Write the steps of one sequence of activities, each in a transaction of its own."""
+def bare_commits(url: str, steps: int, *, made: bool = True) -> Timing:
+    """Write the steps of one sequence of activities, each in a transaction of its own.
+
+    Args:
+        url: The database.
+        steps: How many.
+        made: Whether their rows are made before the clock starts.
+    """
     environment = Environment()
     run = new_run(environment, environment.ids.next())
     with opened(url) as connection:
         plain = Plain(connection)
-        plain.one(plain.new_run, values(run))
-        plain.one(plain.new_activity, values(activity_row(run, 1)))
-        rows = step_rows(environment, run, steps)
+        write_first_step(plain, run)
+        rows: Iterable[StepRows] = islice(step_rows(environment, run), steps)
+        if made:
+            rows = list(rows)
         with timed(steps) as timing:
             for step in rows:
                 plain.begin()
-                plain.one(plain.step_run, step.run_update)
-                plain.one(plain.end_activity, step.activity_update)
-                plain.one(plain.new_activity, step.activity)
-                plain.many(plain.new_event, step.events)
+                write_step(plain, step)
                 plain.commit()
+    check_steps(url, steps)
+    return timing
+
+
+def write_first_step(plain: Plain, run: RunRow) -> None:
+    """Write the rows of a run whose first activity runs."""
+    plain.one(plain.new_run, values(run))
+    plain.one(plain.new_activity, values(activity_row(run, 1)))
+
+
+def write_step(plain: Plain, step: StepRows) -> None:
+    """Write the rows of a step."""
+    plain.one(plain.step_run, step.run_update)
+    plain.one(plain.end_activity, step.activity_update)
+    plain.one(plain.new_activity, step.activity)
+    plain.many(plain.new_event, step.events)
+
+
+def check_steps(url: str, steps: int) -> None:
+    """Check that every step of the one sequence has its rows."""
     expect("events", count_rows(url)["history_events"], 3 * steps)
     expect("the run's last seq", count_where(url, "workflow_runs", f"last_seq = {3 * steps}"), 1)
     expect("ended steps", count_where(url, "activity_executions", "status = 'completed'"), steps)
-    return timing

@@ -1,4 +1,4 @@
-"""From the floor to the engine, one rung at a time: what a workflow with one activity costs, and what adds to it.
+"""From the floor to the engine, one rung at a time: what a workflow and an activity cost, and what adds to it.
 
 ``python -m benchmarks.ladder``. Each rung writes the rows that the engine writes, in as few transactions:
 
@@ -8,6 +8,8 @@
    JSON and back, and what is ready together is committed together. It keeps no promise: nothing is replayed, times
    out, is cancelled, refused or taken over, and nothing looks whether another process came first.
 4. *Outlast*.
+
+For activities in sequence the floor is *bare commits*, and each rung commits each step by itself.
 
 The rungs take turns, each in a fresh process on a fresh database. A share is the floor's figure by the rung's own.
 """
@@ -22,6 +24,7 @@ import statistics
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,14 +34,24 @@ from rich.console import Console
 
 from benchmarks.databases import BACKENDS, Backend, Databases, opened
 from benchmarks.figures import Figure, save, show
-from benchmarks.floor import LARGEST_BATCH, Plain, check, floor, write
+from benchmarks.floor import (
+    LARGEST_BATCH,
+    Plain,
+    bare_commits,
+    check,
+    check_steps,
+    floor,
+    write,
+    write_first_step,
+    write_step,
+)
 from benchmarks.inputs import answer_to, argument
 from benchmarks.measuring import Timing, WrongResultError, expect, timed
 from benchmarks.processes import measured
 from benchmarks.report import RESULTS, machine
-from benchmarks.rows import Begun, Ended, begin, end, workflow_rows
+from benchmarks.rows import Begun, Ended, StepRows, begin, end, new_run, step_rows, workflow_rows
 from benchmarks.tuning import tune
-from benchmarks.workloads import orders
+from benchmarks.workloads import orders, steps
 from outlast_workflow.environment import Environment
 
 
@@ -55,6 +68,7 @@ class Call:
 
 
 Code = Coroutine[Call, Any, Any]
+Rows = Begun | Ended | StepRows
 
 
 async def charge(order: str) -> str:
@@ -65,6 +79,19 @@ async def charge(order: str) -> str:
 async def order(name: str) -> Any:
     """A workflow with one activity."""
     return await Call(charge, (name,))
+
+
+async def add(number: int) -> int:
+    """One step of a sequence."""
+    return number
+
+
+async def sequence(count: int) -> Any:
+    """Activities one after the other."""
+    total = 0
+    for number in range(count):
+        total += await Call(add, (number,))
+    return total
 
 
 class Sketch:
@@ -79,8 +106,13 @@ class Sketch:
         self._environment = Environment()
         self._worker_id = self._environment.ids.next()
         self._loop = asyncio.get_running_loop()
-        self._queue: list[tuple[Begun | Ended, Callable[[], None]]] = []
+        self._queue: list[tuple[Rows, Callable[[], None]]] = []
         self._activities: set[asyncio.Task[None]] = set()
+        self._sequence = new_run(self._environment, self._worker_id)
+
+    def begin_sequence(self) -> None:
+        """Write the first rows of :meth:`run_sequence`."""
+        write_first_step(self._plain, self._sequence)
 
     async def execute(self, workflow: Callable[[Any], Code], value: object) -> Any:
         """Run a workflow from its start to its result."""
@@ -106,7 +138,27 @@ class Sketch:
             payload = orjson.dumps(stop.value)
             self._submit(end(begun, stop.value), lambda: result.set_result(payload))
 
-    def _submit(self, rows: Begun | Ended, then: Callable[[], None]) -> None:
+    async def run_sequence(self, workflow: Callable[[int], Code], count: int) -> Any:
+        """Run a workflow of activities in sequence, whose first rows are there, and commit each step."""
+        made = step_rows(self._environment, self._sequence)
+        code = workflow(count)
+        call = code.send(None)
+        while True:
+            activity = self._loop.create_task(call.function(*_again(call.arguments)))
+            answer = _again(await activity)
+            written: asyncio.Future[None] = self._loop.create_future()
+            try:
+                call = code.send(answer)
+            except StopIteration as stop:
+                result = stop.value
+            else:
+                result = None
+            self._submit(next(made), partial(written.set_result, None))
+            await written
+            if result is not None:
+                return result
+
+    def _submit(self, rows: Rows, then: Callable[[], None]) -> None:
         if not self._queue:
             self._loop.call_soon(self._commit)
         self._queue.append((rows, then))
@@ -122,10 +174,14 @@ class Sketch:
             plain.many(plain.new_instance, [rows.instance for rows in begun])
             plain.many(plain.new_run, [rows.inserted_run for rows in begun])
             plain.many(plain.new_activity, [rows.inserted_activity for rows in begun])
+        for step in (rows for rows, _ in batch if isinstance(rows, StepRows)):
+            write_step(plain, step)
         if ended:
             plain.many(plain.end_run, [rows.run_update for rows in ended])
             plain.many(plain.end_activity, [rows.activity_update for rows in ended])
-        plain.many(plain.new_event, list(chain.from_iterable(rows.events for rows, _ in batch)))
+        events = [*(rows.events for rows in begun), *(rows.events for rows in ended)]
+        if events:
+            plain.many(plain.new_event, list(chain.from_iterable(events)))
         plain.commit()
         for _, then in batch:
             then()
@@ -168,6 +224,19 @@ async def sketched(url: str, workflows: int, in_flight: int) -> Timing:
     return timing
 
 
+async def sketched_sequence(url: str, count: int) -> Timing:
+    """Run the activities in sequence on the sketch."""
+    with opened(url) as connection:
+        engine = Sketch(Plain(connection))
+        engine.begin_sequence()
+        gc.collect()
+        with timed(count) as timing:
+            found = await engine.run_sequence(sequence, count)
+    expect("the sum of the steps", found, count * (count - 1) // 2)
+    check_steps(url, count)
+    return timing
+
+
 async def _outlast(url: str, workflows: int, in_flight: int) -> Timing:
     timing, _ = await orders(url, workflows, in_flight)
     return timing
@@ -180,6 +249,19 @@ RUNGS: dict[str, Callable[[str, int, int], Timing]] = {
     "sketch": lambda url, count, in_flight: asyncio.run(sketched(url, count, in_flight)),
     "Outlast": lambda url, count, in_flight: asyncio.run(_outlast(url, count, in_flight)),
 }
+IN_SEQUENCE: dict[str, Callable[[str, int], Timing]] = {
+    FLOOR: bare_commits,
+    "rows made": lambda url, count: bare_commits(url, count, made=False),
+    "sketch": lambda url, count: asyncio.run(sketched_sequence(url, count)),
+    "Outlast": lambda url, count: asyncio.run(steps(url, count)),
+}
+
+
+def climb(rung: str, url: str, count: int, in_flight: int) -> Timing:
+    """Measure one rung: some workflows in flight, or with none activities in sequence."""
+    if in_flight:
+        return RUNGS[rung](url, count, in_flight)
+    return IN_SEQUENCE[rung](url, count)
 
 
 def compare(databases: Databases, backend: Backend, count: int, in_flight: int, rounds: int) -> list[Figure]:
@@ -202,7 +284,8 @@ def compare(databases: Databases, backend: Backend, count: int, in_flight: int, 
             "share of CPU": statistics.median(bare.cpu_us / one.cpu_us for bare, one in pairs),
         }
         rate = statistics.median(timing.rate for timing in timings)
-        figures.append(Figure(f"{in_flight:,} in flight", backend, rung, rate, "/s", details=details))
+        load = f"{in_flight:,} in flight" if in_flight else "in sequence"
+        figures.append(Figure(load, backend, rung, rate, "/s", details=details))
     return figures
 
 
@@ -211,18 +294,20 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ladder", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="how many rounds")
     parser.add_argument("--count", type=int, default=4_000, help="how many workflows a round")
-    parser.add_argument("--in-flight", type=int, nargs="+", default=[1_000, 100])
+    parser.add_argument(
+        "--in-flight", type=int, nargs="+", default=[1_000, 100, 0], help="0 for activities in sequence"
+    )
     parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=["sqlite"])
     parser.add_argument("--rung", choices=RUNGS, help="measure one rung in this process, and print JSON")
     parser.add_argument("--url", help="the database of --rung")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     options = parser.parse_args(argv)
-    process = tune()
     if options.rung is not None:
-        print(json.dumps(asdict(RUNGS[options.rung](options.url, options.count, options.in_flight[0]))))
+        tune()
+        print(json.dumps(asdict(climb(options.rung, options.url, options.count, options.in_flight[0]))))
         return 0
     console = Console(width=None if sys.stdout.isatty() else 160)
-    facts = {"machine": machine(), "process": process}
+    facts = {"machine": machine()}
     figures: list[Figure] = []
     try:
         with Databases() as databases:

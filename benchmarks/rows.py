@@ -6,8 +6,9 @@ with what a run writes), but they are written without the engine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from benchmarks.inputs import ACTIVITY_TYPE, OPTIONS, WORKFLOW_TYPE, answer_to, argument
@@ -162,12 +163,11 @@ class StepRows:
     events: list[Values]
 
 
-def step_rows(environment: Environment, run: RunRow, steps: int) -> list[StepRows]:
-    """Return the rows of the steps of one run, whose first activity is already running."""
+def step_rows(environment: Environment, run: RunRow) -> Generator[StepRows]:
+    """Make the rows of the steps of one run, whose first activity is already running, as they are asked for."""
     recorder = Recorder(run)
     activity = activity_row(run, 1)
-    made: list[StepRows] = []
-    for number in range(1, steps + 1):
+    for number in count(1):
         run.last_event_at = environment.clock.now()
         guard, activity_guard = picked(run, RUN_GUARD), picked(activity, ACTIVITY_GUARD)
         events = recorder.record(ActivityCompleted(number, Payload.of(number), 1))
@@ -175,8 +175,7 @@ def step_rows(environment: Environment, run: RunRow, steps: int) -> list[StepRow
         close(activity)
         activity_update = picked(activity, ACTIVITY_UPDATE) + activity_guard
         activity = activity_row(run, number + 1)
-        made.append(StepRows(picked(run, RUN_STEP) + guard, activity_update, values(activity), events))
-    return made
+        yield StepRows(picked(run, RUN_STEP) + guard, activity_update, values(activity), events)
 
 
 def new_run(environment: Environment, worker_id: str) -> RunRow:

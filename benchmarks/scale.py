@@ -49,7 +49,7 @@ class Sizes:
 
     open: int = 1_000_000
     due: int = 100_000
-    set_a_second: int = 400
+    set_a_second: int = 800
     events: int = 10_000_000
     alone: int = 200
 

@@ -16,9 +16,20 @@ def test_a_workload_is_measured(tmp_path: Path, name: str) -> None:
     with Databases(tmp_path) as databases:
         work = beside.Workload("some", name, 20, 20, 5)
         (found,) = beside.compare(databases, "sqlite", work, peer=None, rounds=1, folder=tmp_path)
-    (measured,) = found.ours
-    assert measured["per_second"] > 0
-    assert (found.theirs, found.ratio) == ([], None)
+    for side in (found.ours, found.written):
+        (measured,) = side
+        assert measured["per_second"] > 0
+    assert len(found.bare) == (1 if name in beside.FLOORS else 0)
+    assert (found.theirs, found.ratio, found.written_ratio, found.bare_ratio) == ([], None, None, None)
+
+
+def test_a_ratio_is_the_median_of_the_rounds_own() -> None:
+    sides = [
+        [{"per_second": rate} for rate in rates] for rates in ((8, 9, 40), (4, 6, 20), (2, 3, 4), (8, 30, 20))
+    ]
+    ours, written, theirs, bare = sides
+    found = beside.Comparison("sqlite", "some", "dbos", ours, written, theirs, bare)
+    assert (found.ratio, found.written_ratio, found.bare_ratio) == (4, 2, 5)
 
 
 def test_what_fails_is_no_figure() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import loads
+from benchmarks import loads, loads_cpu
 from benchmarks.figures import Figure
 from benchmarks.measuring import WrongResultError
+
+from outlast.worker import tuning
 
 TINY = loads.Sizes(
     items=3,
@@ -53,6 +57,16 @@ def run(folder: Path, database: str, *only: str) -> list[dict[str, Any]]:
     (file,) = results.iterdir()
     figures: list[dict[str, Any]] = json.loads(file.read_text())["figures"]
     return figures
+
+
+@pytest.fixture(autouse=True)
+def _threads_switch_soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A thread that computes would keep the interpreter for 5 ms each time."""
+    monkeypatch.setattr(loads_cpu, "IN_FLIGHT", 3)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(tuning.SWITCH_INTERVAL_S)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.mark.parametrize(
