@@ -25,6 +25,7 @@ from outlast.runtime import notifier
 from outlast.runtime.file_watch import FileWatch
 from outlast.runtime.notifier import CHANNEL, POLL_INTERVAL_S, DataVersionNotifier
 from outlast.testing import TestEnvironment
+from outlast.worker.poller import WorkPoller
 from outlast_store.database.sql_text import fetch
 from outlast_store.reads.workers import poll_work
 
@@ -161,6 +162,39 @@ async def test_no_commit_sends_its_own_notification(postgresql_url: str, anyio_b
             await client.start(programs.nothing)
         assert journal != ticker
         assert {notification.pid for notification in received_by(listener)} == {ticker}
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_process_does_not_look_for_what_it_has_written_itself(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
+) -> None:
+    """Its own notifications wake others, who then look at once; polling would come an hour too late."""
+    monkeypatch.setattr(notifier, "POLL_INTERVAL_S", 3600)
+    looks: list[WorkPoller] = []
+    poll = WorkPoller.poll
+
+    def counted(poller: WorkPoller) -> None:
+        looks.append(poller)
+        poll(poller)
+
+    async def looked() -> bool:
+        return bool(looks)
+
+    monkeypatch.setattr(WorkPoller, "poll", counted)
+    with psycopg.connect(postgresql_url, autocommit=True) as listener:
+        listener.execute(f"LISTEN {CHANNEL}")
+        async with Client.connect(postgresql_url) as client, Worker(client, workflows=[programs.nothing]):
+            await client.execute(programs.nothing)
+            await asyncio.sleep(1)  # the first look after it has begun to listen
+            looks.clear()
+            for _ in range(20):
+                await client.execute(programs.nothing)
+            sent = await asyncio.to_thread(lambda: list(listener.notifies(timeout=20, stop_after=2)))
+            assert sent
+            await asyncio.sleep(0.2)
+            assert not looks
+            listener.execute(f"NOTIFY {CHANNEL}")
+            await until_so(looked)
 
 
 def backend(connection: Any) -> int:

@@ -6,7 +6,8 @@
   tell, the data version is read every few milliseconds all the time.
 * PostgreSQL: a thread LISTENs. A process that commits something which may concern another one sends NOTIFY: after the
   commit, outside its transaction, on the ticker's connection, and at most once in :data:`NOTIFY_GAP_S` seconds however
-  many batches there were. A lost notification (the listener's connection was cut) costs one poll interval, never more.
+  many batches there were. It passes its own notifications over. A lost notification (the listener's connection was
+  cut) costs one poll interval, never more.
   A database that does not support LISTEN and NOTIFY shows that once; its processes then only poll.
 * In memory: no other process can write, so there is no notifier.
 * In virtual time no other process takes part. Only clients of this event loop can write to the database too, and they
@@ -247,6 +248,8 @@ class ListenNotifier:
         self._notify_later: asyncio.TimerHandle | None = None
         self._notified_at = 0.0
         self._sending = 0
+        self._sender = 0
+        """The server process that sends for this notifier. What it has sent is no news here."""
         self._all_sent = asyncio.Event()
         journal.subscribe(self._on_commit)
 
@@ -319,6 +322,8 @@ class ListenNotifier:
         """On the ticker's thread."""
         wanted = self._sending
         if not self._unsupported:
+            driver: Any = connection.connection.driver_connection
+            self._sender = driver.info.backend_pid
             try:
                 connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
             except DBAPIError as error:
@@ -371,6 +376,8 @@ class ListenNotifier:
             self._call(self._notified.set)
             while not self._stopping.is_set():
                 for notification in driver.notifies(timeout=LISTEN_FOR_S, stop_after=1):
+                    if notification.pid == self._sender:
+                        continue
                     self._call(self._notified.set)
                     if notification.payload == OUTBOX:
                         self._call(self._tell_of_outbox)

@@ -8,8 +8,8 @@ import sys
 SWITCH_INTERVAL_S = 0.00005
 """How long a computing thread keeps the interpreter lock each time the event loop has released it for a statement.
 
-SQLite's driver releases it several times for each statement. With 0.2 ms, the rest of a worker on SQLite is half as fast
-next to such a thread as with this. Python's default is 5 ms. A lower value gains little.
+SQLite's driver releases it several times for each statement. With 0.2 ms, the rest of a worker on SQLite is half as
+fast next to such a thread as with this. Python's default is 5 ms. A lower value gains little.
 """
 GC_THRESHOLDS = (50_000, 20, 100)
 """The thresholds of the garbage collector's generations.
