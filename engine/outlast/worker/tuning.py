@@ -20,7 +20,7 @@ them again and again, which costs more than anything else that a workflow does.
 
 
 def tune_process() -> None:
-    """Set this process up as ``outlast worker`` does: a fifth to a quarter more workflows a second.
+    """Set this process up as ``outlast worker`` does: with many in flight, a quarter to a half more workflows a second.
 
     Call it once in a main program whose work is workflows, after its imports: it switches threads sooner, exempts what
     is loaded from garbage collection, and collects less often, for the whole process and as long as it lives.
