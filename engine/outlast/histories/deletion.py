@@ -25,13 +25,15 @@ from outlast_workflow.errors.refusals import DeleteRefusedError
 
 REASON: Final = "it is deleted with its parent"
 
+MOST_REST_S: Final = 1.0
+"""The longest rest. A step takes longer only where the database was away, or the process stopped."""
 T = TypeVar("T")
 
 
 class PacedSteps:
-    """Applies the steps of a deletion, and rests between two for as long as the last one took.
+    """Applies the steps of a deletion, and rests between two for as long as the last one took, at most a second.
 
-    So others have the journal for at least half of the time, and for more of it where they keep it busy.
+    So others have the journal for half of the time, and for more of it where they keep it busy.
 
     Args:
         runtime: The database.
@@ -53,7 +55,7 @@ class PacedSteps:
         clock = self._runtime.environment.clock
         began = clock.monotonic()
         found = await self._runtime.journal.apply(step)
-        self._rest_s = clock.monotonic() - began
+        self._rest_s = min(clock.monotonic() - began, MOST_REST_S)
         return found
 
 

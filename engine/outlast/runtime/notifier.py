@@ -370,6 +370,8 @@ class ListenNotifier:
         connection = self._database.writer()
         try:
             driver: Any = connection.connection.driver_connection
+            # A server that was started anew gives its processes' numbers to others.
+            self._sender = 0
             driver.execute(f"LISTEN {CHANNEL}")
             self._cut = False
             # Notifications may have been missed while nobody listened.

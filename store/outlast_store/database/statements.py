@@ -47,10 +47,7 @@ class Statements(Protocol):
         ...
 
     def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
-        """Insert those rows that no other is in the way of, and return the keys (the first column) of those inserted.
-
-        No row in the way is equal to the one that is given.
-        """
+        """Insert those rows whose key (the first column) is not there yet, and return the keys inserted."""
         ...
 
     def update(
@@ -127,16 +124,12 @@ class SqliteStatements:
 
     def insert_new(self, connection: Executes, table: Table, rows: Sequence[Values]) -> set[Any]:
         """See :class:`Statements`."""
-        # Without RETURNING, because the driver releases the interpreter for each row that it returns.
-        keys, missing = [row[0] for row in rows], len(rows)
+        inserted: set[Any] = set()
         for chunk in _chunks(rows, len(rows[0])):
             text = _insert_new(table, len(chunk))
-            missing -= connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk))).rowcount
-        if not missing:
-            return set(keys)
-        given = set(rows)
-        found = self.read(connection, table, columns_of(table)[:1], [(key,) for key in keys])
-        return {row[0] for row in found if row in given}
+            result = connection.exec_driver_sql(text, tuple(chain.from_iterable(chunk)))
+            inserted.update(row[0] for row in result)
+        return inserted
 
     def update(
         self,
@@ -203,7 +196,8 @@ def _insert(table: Table, count: int, width: int) -> str:
 
 @lru_cache(1024)
 def _insert_new(table: Table, count: int) -> str:
-    return f"{_insert(table, count, len(table.columns))} ON CONFLICT DO NOTHING"
+    key = columns_of(table)[0]
+    return f"{_insert(table, count, len(table.columns))} ON CONFLICT DO NOTHING RETURNING {key}"
 
 
 @lru_cache(4096)
@@ -339,9 +333,9 @@ def _postgres_insert(table: Table, few: int, width: int) -> str:
 
 @lru_cache(256)
 def _postgres_insert_new(table: Table, one: bool) -> str:
-    key = columns_of(table)[0]
     if one:
-        return f"{with_percent_marks(_insert_new(table, 1))} RETURNING {key}"
+        return with_percent_marks(_insert_new(table, 1))
+    key = columns_of(table)[0]
     return (
         f"{_postgres_insert(table, 0, len(table.columns))} ORDER BY 1 ON CONFLICT DO NOTHING RETURNING {key}"
     )
