@@ -183,9 +183,15 @@ async def test_a_process_does_not_look_for_what_it_has_written_itself(
     monkeypatch.setattr(WorkPoller, "poll", counted)
     with psycopg.connect(postgresql_url, autocommit=True) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
+
+        async def listens() -> bool:
+            listening = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND query = %s"
+            return listener.execute(listening, [f"LISTEN {CHANNEL}"]).fetchone() is not None
+
         async with Client.connect(postgresql_url) as client, Worker(client, workflows=[programs.nothing]):
             await client.execute(programs.nothing)
-            await asyncio.sleep(1)  # the first look after it has begun to listen
+            await until_so(listens)
+            await asyncio.sleep(1)  # the look that follows
             looks.clear()
             for _ in range(20):
                 await client.execute(programs.nothing)

@@ -6,9 +6,9 @@
   tell, the data version is read every few milliseconds all the time.
 * PostgreSQL: a thread LISTENs. A process that commits something which may concern another one sends NOTIFY: after the
   commit, outside its transaction, on the ticker's connection, and at most once in :data:`NOTIFY_GAP_S` seconds however
-  many batches there were. It passes its own notifications over. A lost notification (the listener's connection was
-  cut) costs one poll interval, never more.
-  A database that does not support LISTEN and NOTIFY shows that once; its processes then only poll.
+  many batches there were. It ignores its own notifications. A lost notification (the listener's connection was cut)
+  costs one poll interval, never more. A database that does not support LISTEN and NOTIFY shows that once; its processes
+  then only poll.
 * In memory: no other process can write, so there is no notifier.
 * In virtual time no other process takes part. Only clients of this event loop can write to the database too, and they
   tell each other: a poll every few milliseconds would be most of the work of a month that passes at once.

@@ -36,7 +36,7 @@ with_percent_marks: Callable[[str], str] = methodcaller("replace", "?", "%s")
 def matching(keys: Sequence[str], count: int) -> str:
     """Return the condition that a row has one of some keys, whose values are given one key after the other.
 
-    SQLite reads the whole table for ``(a, b) IN (VALUES …)``, and looks each key up for this.
+    SQLite looks up each key for it. For ``(a, b) IN (VALUES …)`` it would read the whole table.
 
     Args:
         keys: The key's columns.

@@ -151,7 +151,7 @@ def _deleted(batch: Batch, runs: Sequence[RunRow], most: int, *, ended: bool) ->
 def _emptied(batch: Batch, held_in: Sequence[Table], column: str, ids: tuple[str, ...], most: int) -> bool:
     """Delete some rows of tables; return whether none is left.
 
-    Most runs have rows in two tables, so the others are asked first, all at once.
+    One question finds the tables that hold any; for most runs these are two.
     """
     of_them = f"{column} IN ({marks(ids)})"
     asked = ", ".join(f"EXISTS (SELECT 1 FROM {table.name} WHERE {of_them})" for table in held_in)
