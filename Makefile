@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-lowest bench bench-floor bench-peers bench-loads bench-watchdog bench-documents bench-scale browser containers nightly fmt wheel-check clean
+.PHONY: help demo check test test-lowest bench bench-floor bench-peers bench-loads bench-watchdog bench-documents bench-scale bench-others browser containers nightly fmt wheel-check clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -37,10 +37,11 @@ test-lowest: browser containers ## Run the tests with the lowest version of each
 	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[dev]'
 	$(VENV)-lowest/bin/pytest -n 3 --dist worksteal
 
-bench: bench-floor bench-peers bench-loads bench-watchdog bench-documents bench-scale ## Measure everything: about two hours; the next six are its parts
+bench: bench-floor bench-peers bench-loads bench-watchdog bench-documents bench-scale bench-others ## Measure everything: two hours or more; the next seven are its parts
 
-bench-floor: $(STAMP) ## Measure throughput against the bare database
+bench-floor: $(STAMP) ## Measure throughput against the bare database, and what lies between the two
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python -m benchmarks.ladder
 
 bench-peers: $(STAMP) ## Measure side by side with DBOS and Temporal, which are installed for it
 	$(BIN)/python benchmarks/beside.py
@@ -48,14 +49,23 @@ bench-peers: $(STAMP) ## Measure side by side with DBOS and Temporal, which are 
 bench-loads: $(STAMP) ## Measure timers, messages, recovery, memory, growth and computing neighbours
 	$(BIN)/python benchmarks/loads.py
 
-bench-watchdog: $(STAMP) ## Measure idle passes, enforcement and lateness
-	$(BIN)/python benchmarks/watchdog.py
+bench-watchdog: $(STAMP) ## Measure idle passes, enforcement and lateness, DBOS's as well
+	$(BIN)/python benchmarks/watchdog.py --with-dbos
 
 bench-documents: $(STAMP) ## Measure documents: calls, tasks, expressions, replay, checking, events
 	$(BIN)/python -m benchmarks.documents
 
 bench-scale: $(STAMP) ## Measure a million open runs, 100,000 timers of one instant, and ten million old events
 	$(BIN)/python -m benchmarks.scale
+
+bench-others: $(STAMP) ## Measure hand-over, the outbox, two worker processes, bulk operations, DAGs and what fires when
+	$(BIN)/python -m benchmarks.handover
+	$(BIN)/python -m benchmarks.outbox --count 60
+	$(BIN)/python -m benchmarks.scaling --processes 1 2
+	$(BIN)/python -m benchmarks.resuming
+	$(BIN)/python -m benchmarks.dags
+	$(BIN)/python -m benchmarks.dag_views
+	$(BIN)/python -m benchmarks.upcoming
 
 browser: ## Install the browser that the dashboard's tests use, where there is none
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \

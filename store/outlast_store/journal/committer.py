@@ -170,11 +170,11 @@ class Committer:
 
     def data_version(self) -> int:
         """Return a number that changes when another connection commits to this SQLite file; 0 if not connected."""
-        if self._connection is None:
+        if self._raw is None:
             return 0
         try:
-            row = self._connection.exec_driver_sql("PRAGMA data_version").fetchone()
-        except SQLAlchemyError:
+            row = self._raw.exec_driver_sql("PRAGMA data_version").fetchone()
+        except driver_roots():
             # This is between two batches: the next one will find out what is wrong.
             logger.debug("the database does not say whether others write", exc_info=True)
             self._drop_connection()
