@@ -40,17 +40,17 @@ test-lowest: browser containers ## Run the tests with the lowest version of each
 bench: bench-floor bench-peers bench-loads bench-watchdog bench-documents bench-scale bench-others ## Measure everything: two hours or more; the next seven are its parts
 
 bench-floor: $(STAMP) ## Measure throughput against the bare database, and what lies between the two
-	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.ladder
 
 bench-peers: $(STAMP) ## Measure side by side with DBOS and Temporal, which are installed for it
-	$(BIN)/python benchmarks/beside.py
+	$(BIN)/python -m benchmarks.beside
 
 bench-loads: $(STAMP) ## Measure timers, messages, recovery, memory, growth and computing neighbours
-	$(BIN)/python benchmarks/loads.py
+	$(BIN)/python -m benchmarks.loads
 
 bench-watchdog: $(STAMP) ## Measure idle passes, enforcement and lateness, DBOS's as well
-	$(BIN)/python benchmarks/watchdog.py --with-dbos
+	$(BIN)/python -m benchmarks.watchdog --with-dbos
 
 bench-documents: $(STAMP) ## Measure documents: calls, tasks, expressions, replay, checking, events
 	$(BIN)/python -m benchmarks.documents

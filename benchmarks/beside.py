@@ -1,4 +1,4 @@
-"""Outlast compared with what users would pick instead: ``python benchmarks/beside.py``, or ``make bench-peers``.
+"""Outlast compared with what users would pick instead: ``python -m benchmarks.beside``, or ``make bench-peers``.
 
 DBOS on the same databases, equally durable (SQLite in WAL mode with full fsync, PostgreSQL with fsync), Temporal's
 replayer without its sandbox, and, where ``TEMPORAL_BIN`` names the ``temporal`` command, its dev server on an SQLite
@@ -24,17 +24,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # run as a file: `benchmarks` is found from the folder above
-    sys.path[0] = str(Path(__file__).parents[1])
-
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.databases import BACKENDS, Backend, Databases
-from benchmarks.environments import install, version_of
-from benchmarks.floor import LARGEST_BATCH, bare_commits, floor
-from benchmarks.measuring import Timing, WrongResultError
-from benchmarks.report import RESULTS, machine
+from benchmarks.harness.databases import BACKENDS, Backend, Databases
+from benchmarks.harness.environments import install, version_of
+from benchmarks.harness.floor import LARGEST_BATCH, bare_commits, floor
+from benchmarks.harness.measuring import Timing, WrongResultError
+from benchmarks.harness.reports import RESULTS, machine
 
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / "benchmarks" / "peers"
@@ -89,7 +86,7 @@ class Comparison:
     """Outlast in a program as users write it; ``ours`` is the fastest form."""
     theirs: list[dict[str, Any]]
     bare: list[dict[str, Any]] = field(default_factory=list)
-    """The bare database, which writes Outlast's rows (:mod:`benchmarks.floor`), where there is such a floor."""
+    """The bare database, which writes Outlast's rows (:mod:`benchmarks.harness.floor`), where there is such a floor."""
 
     @property
     def ratio(self) -> float | None:
@@ -235,7 +232,9 @@ def _pair(one: Comparison, name: str, digits: int) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure, print and save; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.beside", description=(__doc__ or "").partition("\n\n")[0]
+    )
     parser.add_argument("--rounds", type=int, default=3, help="how many rounds")
     parser.add_argument("--database", choices=(*BACKENDS, "both"), default="both")
     names = list(dict.fromkeys(one.name for one in WORKLOADS))

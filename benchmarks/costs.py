@@ -19,9 +19,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.counting import Counter, Counts
-from benchmarks.inputs import TIMEOUT_S, argument
-from benchmarks.workloads import add, charge, order, sequence
+from benchmarks.harness.counting import Counter, Counts
+from benchmarks.harness.inputs import TIMEOUT_S, argument
+from benchmarks.harness.workloads import add, charge, order, sequence
 from outlast import activity, workflow
 from outlast.client.client import Client
 from outlast.testing import TestEnvironment

@@ -11,7 +11,7 @@ import asyncio
 import statistics
 import time
 
-from benchmarks.measuring import expect
+from benchmarks.harness.measuring import expect
 from outlast import Client, Worker, activity
 from outlast_dag import DagBuilder, dag, each, step
 from outlast_dag.description.describing import describe

@@ -20,9 +20,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.databases import BACKENDS, Backend, Databases
-from benchmarks.measuring import expect, percentile
-from benchmarks.tuning import tune
+from benchmarks.harness.databases import BACKENDS, Backend, Databases
+from benchmarks.harness.measuring import expect, percentile
+from benchmarks.harness.tuning import tune
 from outlast import workflow
 from outlast.client.client import Client
 from outlast.client.workflows.run_rows import final_row

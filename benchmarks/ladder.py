@@ -32,9 +32,9 @@ from typing import Any
 import orjson
 from rich.console import Console
 
-from benchmarks.databases import BACKENDS, Backend, Databases, opened
-from benchmarks.figures import Figure, save, show
-from benchmarks.floor import (
+from benchmarks.harness.databases import BACKENDS, Backend, Databases, opened
+from benchmarks.harness.figures import Figure, save, show
+from benchmarks.harness.floor import (
     LARGEST_BATCH,
     Plain,
     bare_commits,
@@ -45,13 +45,13 @@ from benchmarks.floor import (
     write_first_step,
     write_step,
 )
-from benchmarks.inputs import answer_to, argument
-from benchmarks.measuring import Timing, WrongResultError, expect, timed
-from benchmarks.processes import measured
-from benchmarks.report import RESULTS, machine
-from benchmarks.rows import Begun, Ended, StepRows, begin, end, new_run, step_rows, workflow_rows
-from benchmarks.tuning import tune
-from benchmarks.workloads import orders, steps
+from benchmarks.harness.inputs import answer_to, argument
+from benchmarks.harness.measuring import Timing, WrongResultError, expect, timed
+from benchmarks.harness.processes import measured
+from benchmarks.harness.reports import RESULTS, machine
+from benchmarks.harness.rows import Begun, Ended, StepRows, begin, end, new_run, step_rows, workflow_rows
+from benchmarks.harness.tuning import tune
+from benchmarks.harness.workloads import orders, steps
 from outlast_workflow.environment import Environment
 
 

@@ -17,10 +17,10 @@ from rich.table import Table
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
-from benchmarks.databases import BACKENDS, Databases
 from benchmarks.handover import echo
-from benchmarks.measuring import percentile
-from benchmarks.tuning import tune
+from benchmarks.harness.databases import BACKENDS, Databases
+from benchmarks.harness.measuring import percentile
+from benchmarks.harness.tuning import tune
 from outlast import Client, Worker
 from outlast_workflow.primitives.times import from_iso
 

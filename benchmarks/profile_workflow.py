@@ -22,11 +22,11 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.counting import Counter, Counts
-from benchmarks.databases import Backend, Databases
-from benchmarks.floor import LARGEST_BATCH, floor
-from benchmarks.tuning import tune
-from benchmarks.workloads import engine, orders, run_orders, sequence
+from benchmarks.harness.counting import Counter, Counts
+from benchmarks.harness.databases import Backend, Databases
+from benchmarks.harness.floor import LARGEST_BATCH, floor
+from benchmarks.harness.tuning import tune
+from benchmarks.harness.workloads import engine, orders, run_orders, sequence
 
 ROOT = Path(__file__).parents[1]
 

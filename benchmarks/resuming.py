@@ -11,8 +11,8 @@ import argparse
 import asyncio
 import time
 
-from benchmarks.databases import BACKENDS, Databases
-from benchmarks.measuring import expect
+from benchmarks.harness.databases import BACKENDS, Databases
+from benchmarks.harness.measuring import expect
 from outlast import Client, Worker, workflow
 from outlast.client.bulk import BulkOutcome
 from outlast.client.operations import BULK_AT_ONCE

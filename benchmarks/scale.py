@@ -20,16 +20,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.databases import BACKENDS, Backend, Databases, count_where
-from benchmarks.figures import Figure, save, show
-from benchmarks.filling import copy_closed, fill_runs
-from benchmarks.inputs import argument
-from benchmarks.loads_timers import BATCH, sleeps_until
-from benchmarks.measuring import WrongResultError, expect, percentile
-from benchmarks.processes import resident_mib
-from benchmarks.report import RESULTS, machine
-from benchmarks.tuning import tune, untuned
-from benchmarks.workloads import engine, order, run_orders
+from benchmarks.harness.databases import BACKENDS, Backend, Databases, count_where
+from benchmarks.harness.figures import Figure, save, show
+from benchmarks.harness.filling import copy_closed, fill_runs
+from benchmarks.harness.inputs import argument
+from benchmarks.harness.measuring import WrongResultError, expect, percentile
+from benchmarks.harness.processes import resident_mib
+from benchmarks.harness.reports import RESULTS, machine
+from benchmarks.harness.tuning import tune, untuned
+from benchmarks.harness.workloads import engine, order, run_orders
+from benchmarks.loads.timers import BATCH, sleeps_until
 from outlast import Client, RetentionPolicy, Worker
 from outlast.retention import Retention
 from outlast_store.database.sql_text import fetch

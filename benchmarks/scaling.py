@@ -21,8 +21,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.databases import BACKENDS, Backend, Databases, count_where, opened
-from benchmarks.measuring import expect
+from benchmarks.harness.databases import BACKENDS, Backend, Databases, count_where, opened
+from benchmarks.harness.measuring import expect
 from outlast import activity, workflow
 from outlast.client.client import Client
 

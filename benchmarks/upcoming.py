@@ -15,9 +15,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.databases import BACKENDS, Databases, opened
-from benchmarks.measuring import percentile
-from benchmarks.watchdog_idle import fill
+from benchmarks.harness.databases import BACKENDS, Databases, opened
+from benchmarks.harness.measuring import percentile
+from benchmarks.watchdog.idle import fill
 from outlast import Client
 
 ASKED: dict[str, dict[str, Any]] = {

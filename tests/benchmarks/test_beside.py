@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks import beside
-from benchmarks.databases import Databases
-from benchmarks.measuring import WrongResultError
+from benchmarks.harness.databases import Databases
+from benchmarks.harness.measuring import WrongResultError
 
 
 @pytest.mark.parametrize("name", ["in_flight", "queued", "sequence", "fan_out", "messages"])

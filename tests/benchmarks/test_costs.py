@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from benchmarks.costs import WORK, Cost
-from benchmarks.counting import Counter
+from benchmarks.harness.counting import Counter
 
 from outlast import workflow
 from outlast.testing import TestEnvironment

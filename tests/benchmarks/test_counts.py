@@ -10,11 +10,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from benchmarks.counting import Counter, Counts
-from benchmarks.databases import Databases
-from benchmarks.growth import Growth, measure_growth
-from benchmarks.inputs import argument
-from benchmarks.workloads import engine, order, run_orders
+from benchmarks.harness.counting import Counter, Counts
+from benchmarks.harness.databases import Databases
+from benchmarks.harness.inputs import argument
+from benchmarks.harness.workloads import engine, order, run_orders
+from benchmarks.throughput.growth import Growth, measure_growth
 
 from outlast import Client
 

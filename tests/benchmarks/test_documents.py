@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import documents
-from benchmarks.figures import Figure
-from benchmarks.measuring import WrongResultError
+from benchmarks.documents import command as documents
+from benchmarks.harness.figures import Figure
+from benchmarks.harness.measuring import WrongResultError
 
 TINY = documents.Sizes(
     calls=3,

@@ -10,7 +10,7 @@ from pathlib import Path
 SCRIPT = """
 import asyncio, json, sys
 from collections import Counter
-from benchmarks.workloads import engine, run_orders
+from benchmarks.harness.workloads import engine, run_orders
 
 events, counting = Counter(), False
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import ladder
-from benchmarks.measuring import WrongResultError
+from benchmarks.harness.measuring import WrongResultError
 
 
 def test_every_rung_is_measured(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import loads, loads_cpu
-from benchmarks.figures import Figure
-from benchmarks.measuring import WrongResultError
+from benchmarks.harness.figures import Figure
+from benchmarks.harness.measuring import WrongResultError
+from benchmarks.loads import command as loads
+from benchmarks.loads import cpu as loads_cpu
 
 from outlast.worker import tuning
 

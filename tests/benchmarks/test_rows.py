@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.databases import Databases, opened
-from benchmarks.floor import bare_commits, floor
-from benchmarks.workloads import orders, steps
+from benchmarks.harness.databases import Databases, opened
+from benchmarks.harness.floor import bare_commits, floor
+from benchmarks.harness.workloads import orders, steps
 
 OF_ITS_OWN = {"seed", "at", "through", "history_events", "history_bytes", "input", "result"}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from benchmarks import scale
-from benchmarks.databases import Backend
-from benchmarks.figures import Figure
-from benchmarks.measuring import WrongResultError
+from benchmarks.harness.databases import Backend
+from benchmarks.harness.figures import Figure
+from benchmarks.harness.measuring import WrongResultError
 
 
 @pytest.fixture

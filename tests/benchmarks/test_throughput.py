@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import throughput
-from benchmarks.databases import Databases
-from benchmarks.floor import bare_commits, check, floor
-from benchmarks.measuring import WrongResultError, expect
-from benchmarks.rounds import Sizes
+from benchmarks.harness.databases import Databases
+from benchmarks.harness.floor import bare_commits, check, floor
+from benchmarks.harness.measuring import WrongResultError, expect
+from benchmarks.throughput import command as throughput
+from benchmarks.throughput.rounds import Sizes
 
 ROOT = Path(__file__).parents[2]
 TINY = Sizes(

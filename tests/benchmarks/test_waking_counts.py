@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from benchmarks.counting import Counter, Counts
+from benchmarks.harness.counting import Counter, Counts
 
 from outlast import StartOptions, workflow
 from outlast.testing import TestEnvironment

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
-from benchmarks.databases import migrate, opened
+from benchmarks.harness.databases import migrate, opened
 from sqlalchemy import Connection, Table
 from tests.engine.run_rows import NOW, insert_runs, run_row
 from tests.statements import asked_of
@@ -21,6 +21,7 @@ from outlast_store.database.urls import DatabaseUrl
 from outlast_store.reads.export_format import SECTIONS, export_run
 from outlast_store.reads.requests import find_answered, find_deleted
 from outlast_store.reads.streams import find_versions
+from outlast_store.reads.workers import poll_work
 from outlast_store.schema import tables
 from outlast_workflow.environment import Environment
 
@@ -99,4 +100,24 @@ def test_what_belongs_to_a_run_is_found_by_its_keys(sqlite_url: str) -> None:
         explained.exec_driver_sql(text, values)
     assert explained.plans == 1 + len(SECTIONS)
     writer.close()
+    database.dispose()
+
+
+def test_a_poll_does_not_read_all_that_is_open(sqlite_url: str) -> None:
+    """Neither as a scan nor as a Bloom filter, which SQLite fills from the whole index once it has statistics."""
+    migrate(sqlite_url)
+    with opened(sqlite_url) as connection:
+        insert_runs(connection, [run_row(number, created_at=NOW) for number in range(50)])
+        connection.exec_driver_sql("ANALYZE")
+    database = Database(DatabaseUrl.parse(sqlite_url), Environment())
+    with asked_of(database) as asked, database.reader() as connection:
+        poll_work(connection, "me", ["default"], ["order"], ["charge"], NOW, NOW - 1)
+        polls = [one for one in asked if "neglected" in one[0]]
+    with opened(sqlite_url) as connection:
+        [(text, values)] = polls
+        plan = [str(row[3]) for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)]
+    assert not [
+        step for step in plan if re.match(r"BLOOM|SCAN (workflow_runs|activity_executions|r|a)\b", step)
+    ], plan
+    assert [step for step in plan if "ix_runs_owned" in step]
     database.dispose()

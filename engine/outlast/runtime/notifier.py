@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -46,7 +47,7 @@ OUTBOX: Final = "outbox"
 POLL_INTERVAL_S: Final = 1.0
 """How often a process polls without a notification."""
 VERSION_INTERVAL_S: Final = 0.01
-"""How often SQLite's data version is read while anybody commits."""
+"""How often SQLite's data version is read while anybody commits, on average."""
 BUSY_FOR_S: Final = 0.05
 """For how long after a commit that is."""
 FIRST_LOOK_AFTER_S: Final = 0.001
@@ -102,7 +103,7 @@ def notifier_for(
         return LoopNotifier(database, journal)
     if database.backend == "sqlite":
         assert database.url.path is not None
-        return DataVersionNotifier(journal, database.url.path)
+        return DataVersionNotifier(journal, database.url.path, database.environment.random)
     return ListenNotifier(database, journal, ticker, outbox_rung)
 
 
@@ -158,9 +159,10 @@ class DataVersionNotifier:
 
     polls_regularly = True
 
-    def __init__(self, journal: Journal, path: Path) -> None:
+    def __init__(self, journal: Journal, path: Path, rng: random.Random) -> None:
         self._journal = journal
         self._loop = journal.loop
+        self._random = rng
         self._log = Path(f"{os.path.realpath(path)}-wal")
         self._version = 0
         self._told_at = 0.0
@@ -207,8 +209,13 @@ class DataVersionNotifier:
         return watch if watch is not None and watch.arm() else None
 
     def _interval(self) -> float:
-        """Return how long to wait before the next look. A write is told some milliseconds before its commit is seen."""
-        return min(VERSION_INTERVAL_S, max(self._loop.time() - self._told_at, FIRST_LOOK_AFTER_S))
+        """Return how long to wait before the next look. A write is told some milliseconds before its commit is seen.
+
+        The looks are scattered. All processes are told of the same write, and two that looked in step would see each
+        other's answers a whole interval late.
+        """
+        interval = min(VERSION_INTERVAL_S, max(self._loop.time() - self._told_at, FIRST_LOOK_AFTER_S))
+        return interval * self._random.uniform(0.5, 1.5)
 
     def _others_wrote(self) -> bool:
         before, self._version = self._version, self._journal.committer.data_version()

@@ -287,9 +287,23 @@ class Batch(LockedRows):
         self._touched = True
         row = row.copy()
         self.run_rows[row.run_id] = row
+        if row.parent_run_id is not None:
+            self._items.children[row.parent_run_id].append(row.run_id)
         if row.search_attributes is not None:
             search_index.index(self.execute, row)
         return row
+
+    def adopt(self, child: RunRow, run_id: str, command_id: int) -> None:
+        """Make a run the child of another one.
+
+        Args:
+            child: The run, locked.
+            run_id: Its parent.
+            command_id: The parent's command.
+        """
+        child.parent_run_id = run_id
+        child.parent_command_id = command_id
+        self._items.children[run_id].append(child.run_id)
 
     def confirm_instance(self, row: InstanceRow) -> None:
         """Keep the instance row that was made for a start, now that the start takes it."""

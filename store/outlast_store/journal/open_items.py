@@ -7,7 +7,9 @@ a run (:meth:`OpenItems.prefetch`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import islice
 
 import orjson
 
@@ -36,15 +38,28 @@ class Prefetched:
 class OpenItems:
     """What is open in runs, and the timers that a batch adds and removes."""
 
-    __slots__ = ("_named_timers", "_prefetched", "added_timers", "removed_timers", "summaries")
+    __slots__ = (
+        "_added_activities",
+        "_named_timers",
+        "_prefetched",
+        "_seen_activities",
+        "added_timers",
+        "children",
+        "removed_timers",
+        "summaries",
+    )
 
     def __init__(self) -> None:
+        self.children: defaultdict[str, list[str]] = defaultdict(list)
+        """By run, the children that the batch has added or given to it."""
         self.added_timers: dict[TimerKey, int] = {}
         self.removed_timers: set[TimerKey] = set()
         self.summaries: dict[TimerKey, str] = {}
         """What added timers are for, where that was said."""
         self._named_timers: dict[TimerKey, int | None] = {}
         self._prefetched: dict[str, Prefetched] = {}
+        self._added_activities: defaultdict[str, list[ActivityKey]] = defaultdict(list)
+        self._seen_activities = 0
 
     # --- reading, before the changes are applied --------------------------------------------------------------------
 
@@ -85,9 +100,12 @@ class OpenItems:
         else:
             text = "SELECT activity_id FROM activity_executions WHERE run_id = ? AND closed_at IS NULL"
             keys = [(run_id, row[0]) for row in rows.scan(text, (run_id,))]
-        for key in locked:
-            if key[0] == run_id and key not in locked.before:
-                keys.append(key)
+        # Looking at all of a batch's rows for each of its runs would take the square of their number.
+        for key in islice(locked, self._seen_activities, None):
+            if key not in locked.before:
+                self._added_activities[key[0]].append(key)
+        self._seen_activities = len(locked)
+        keys += self._added_activities.get(run_id, ())
         rows.lock_activities([key for key in keys if key not in locked])
         found = [locked[key] for key in keys]
         return sorted((row for row in found if row.is_open), key=lambda row: row.activity_id)
@@ -100,28 +118,27 @@ class OpenItems:
         else:
             text = "SELECT timer_id FROM timers WHERE run_id = ?"
             found = {row[0] for row in rows.scan(text, (run_id,))}
-        found -= {timer for run, timer in self.removed_timers if run == run_id}
+        found = {timer for timer in found if (run_id, timer) not in self.removed_timers}
         # A timer that is moved is removed and added again.
         found.update(timer for run, timer in self.added_timers if run == run_id)
         return sorted(found)
 
     def has_children(self, rows: LockedRows, run_id: str) -> bool:
         """Return whether a child that the run started is still open."""
-        known: set[str] = set()
-        for child_id, child in rows.run_rows.items():
-            before = rows.run_rows.before.get(child_id)
-            if child.parent_run_id == run_id:
-                if child.is_open:
-                    return True
-                known.add(child_id)
-            elif before is not None and before["parent_run_id"] == run_id:
-                # It has been given to a later run of its parent's chain.
-                known.add(child_id)
+        runs = rows.run_rows
+
+        def is_open_child(child_id: str) -> bool:
+            # One that is not among the batch's rows is as it was read.
+            child = runs.get(child_id)
+            return child is None or (child.is_open and child.parent_run_id == run_id)
+
+        if any(map(is_open_child, self.children.get(run_id, ()))):
+            return True
         prefetched = self._prefetched.get(run_id)
         if prefetched is not None:
-            return any(child not in known for child in prefetched.children)
+            return any(map(is_open_child, prefetched.children))
         text = "SELECT run_id FROM workflow_runs WHERE parent_run_id = ? AND closed_at IS NULL LIMIT ?"
-        return any(row[0] not in known for row in rows.scan(text, (run_id, len(known) + 1)))
+        return any(is_open_child(row[0]) for row in rows.scan(text, (run_id, len(runs) + 1)))
 
     def fire_times(self, run_id: str, timer_ids: Sequence[int]) -> dict[int, int]:
         """Return when those of the timers fire that are open; the change has named them."""

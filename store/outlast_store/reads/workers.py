@@ -126,9 +126,11 @@ def poll_work(
         values.append(now)
     if types and neglected_before is not None:
         ours, named = of_types("workflow_type", types)
+        # With statistics, SQLite may otherwise read all open runs: as such, or into a Bloom filter for a join.
+        owned = "workflow_runs" + (" INDEXED BY ix_runs_owned" if connection.dialect.name == "sqlite" else "")
         parts.append(
-            "SELECT 'neglected', run_id, 0 FROM workers w CROSS JOIN workflow_runs r WHERE r.owner_id = w.worker_id "
-            f"AND r.wake_at <= ? AND r.not_before <= ? AND {here} AND {ours} LIMIT {MOST_NEGLECTED}"
+            f"SELECT 'neglected', run_id, 0 FROM {owned} WHERE owner_id IN (SELECT worker_id FROM workers) "
+            f"AND wake_at <= ? AND not_before <= ? AND {here} AND {ours} LIMIT {MOST_NEGLECTED}"
         )
         values += (neglected_before, neglected_before, *queues, *named)
     if activities:

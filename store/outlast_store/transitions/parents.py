@@ -168,8 +168,7 @@ def adopt_children(batch: Batch, row: RunRow, children: Mapping[int, RunRow]) ->
             ended.append((child.closed_at, child.run_id, command_id, child))
             continue
         batch.append(child, ParentReset(row.run_id))
-        child.parent_run_id = row.run_id
-        child.parent_command_id = command_id
+        batch.adopt(child, row.run_id, command_id)
     for _, _, command_id, child in sorted(ended, key=lambda one: one[:3]):
         append_end(batch, row, command_id, child, last_event(batch, child))
 

@@ -1,0 +1,1 @@
+"""What the measurements share: databases, rows, workloads, clocks, counts, reports."""

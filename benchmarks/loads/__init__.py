@@ -1,0 +1,1 @@
+"""Loads other than throughput, each with its target."""

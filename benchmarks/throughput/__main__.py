@@ -1,0 +1,7 @@
+"""``python -m benchmarks.throughput``."""
+
+import sys
+
+from benchmarks.throughput.command import main
+
+sys.exit(main())
