@@ -39,7 +39,7 @@ TARGET_S: Final = 1.25
 A_SECOND: Final = 1_000
 """How many deadlines pass in a second."""
 _AT_ONCE: Final = 100
-_STARTED_A_SECOND: Final = 250
+_STARTED_A_SECOND: Final = 150
 _PATIENCE_S: Final = 120.0
 
 
