@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import Connection
+from tests.activities.running import running_row
 from tests.conformance.changes import Append, start
 
 from outlast_runs.start import StartRun
@@ -21,8 +24,9 @@ from outlast_store.database.statements import StaleRows
 from outlast_store.journal.batch import BaseChange, Batch, Cache, Change
 from outlast_store.reads.histories import read_events
 from outlast_store.reads.runs import find_instance, find_open_timers, find_run
-from outlast_store.schema.rows import RunRow
+from outlast_store.schema.rows import ActivityRow, RunRow
 from outlast_workflow.history.events import SignalReceived, WorkflowCancelRequested
+from outlast_workflow.options.options import ActivityOptions
 from outlast_workflow.primitives.payloads import Payload
 
 OWNER = "me"
@@ -112,6 +116,14 @@ class Touch(BaseChange):
         run = batch.run(self.runs[0])
         assert run is not None
         return self.act(batch, run)
+
+
+def activity_row(run_id: str, activity_id: int = 1) -> ActivityRow:
+    return running_row(ActivityOptions(), run_id=run_id, activity_id=activity_id)
+
+
+def with_activity(batch: Batch, run: RunRow) -> None:
+    batch.add_activity(activity_row(run.run_id))
 
 
 def signal(batch: Batch, run: RunRow) -> int:
@@ -309,6 +321,87 @@ def test_a_child_is_open_until_the_batch_closes_it(bench: Bench) -> None:
     assert row is not None
     row.closed_at = batch.now
     assert not batch.has_open_children(parent)
+
+
+@pytest.mark.parametrize("likely", [0, 1, 2])
+def test_an_open_child_is_that_of_the_run_that_the_batch_gives_it_to(bench: Bench, likely: int) -> None:
+    first, second = (bench.started(f"w-{number}").run_id for number in range(2))
+    given, begun = start(bench.environment, "given"), start(bench.environment, "begun")
+    given.run.parent_run_id = first
+    bench.commit(given)
+    changes = [Touch(run_id, signal) for run_id in (first, second)]
+    for change in changes[:likely]:
+        change.closes = change.runs
+    batch = bench.batch(*changes)
+    assert [batch.has_open_children(run_id) for run_id in (first, second)] == [True, False]
+    batch.more_runs([given.run.run_id])
+    child = batch.run(given.run.run_id)
+    assert child is not None
+    batch.adopt(child, second, 7)
+    assert (child.parent_run_id, child.parent_command_id) == (second, 7)
+    assert [batch.has_open_children(run_id) for run_id in (first, second)] == [False, True]
+    child.closed_at = batch.now
+    assert not batch.has_open_children(second)
+    begun.run.parent_run_id = first
+    made = batch.add_run(begun.run)
+    assert [batch.has_open_children(run_id) for run_id in (first, second)] == [True, False]
+    made.closed_at = batch.now
+    assert not batch.has_open_children(first)
+
+
+@pytest.mark.parametrize("likely", [0, 1, 2])
+def test_open_activities_are_those_of_the_database_and_those_that_the_batch_adds(
+    bench: Bench, likely: int
+) -> None:
+    runs = [bench.started(f"w-{number}").run_id for number in range(2)]
+    bench.commit(*[Touch(run_id, with_activity) for run_id in runs])
+    changes = [Touch(run_id, signal) for run_id in runs]
+    for change in changes[:likely]:
+        change.closes = change.runs
+    batch = bench.batch(*changes)
+
+    def found() -> list[list[int]]:
+        return [[row.activity_id for row in batch.open_activities(run_id)] for run_id in runs]
+
+    assert found() == [[1], [1]]
+    batch.add_activity(activity_row(runs[1], activity_id=3))
+    batch.add_activity(activity_row(runs[1], activity_id=2))
+    assert found() == [[1], [1, 2, 3]]
+    batch.add_activity(activity_row(runs[0], activity_id=2))
+    for activity_id in (1, 2):
+        row = batch.activity(runs[1], activity_id)
+        assert row is not None
+        row.closed_at = batch.now
+    assert found() == [[1, 2], [3]]
+
+
+def test_what_is_open_in_each_of_many_runs_costs_as_much_as_in_each_of_few(bench: Bench) -> None:
+    """Counted in lines of Python: not a batch's rows are looked at for each of its runs."""
+
+    def lines(count: int) -> float:
+        runs = [bench.started(f"{count}-{number}").run_id for number in range(count)]
+        changes = [Touch(run_id, signal) for run_id in runs]
+        for change in changes:
+            change.closes = change.runs
+        batch = bench.batch(*changes)
+        seen = 0
+
+        def line(frame: FrameType, event: str, argument: object) -> Any:
+            nonlocal seen
+            seen += event == "line"
+            return line
+
+        before = sys.gettrace()
+        sys.settrace(line)
+        for run_id in runs:
+            batch.open_activities(run_id)
+            batch.open_timers(run_id)
+            batch.has_open_children(run_id)
+        sys.settrace(before)
+        bench.raw.roll_back()
+        return seen / count
+
+    assert lines(40) <= lines(10)
 
 
 def test_statements_that_are_sent_together_give_what_they_give_alone(
