@@ -23,7 +23,12 @@ from tests.engine.process import until_so
 from outlast import Client, Worker
 from outlast.runtime import notifier
 from outlast.runtime.file_watch import FileWatch
-from outlast.runtime.notifier import CHANNEL, POLL_INTERVAL_S, DataVersionNotifier
+from outlast.runtime.notifier import (
+    CHANNEL,
+    POLL_INTERVAL_S,
+    VERSION_INTERVAL_S,
+    DataVersionNotifier,
+)
 from outlast.testing import TestEnvironment
 from outlast.worker.poller import WorkPoller
 from outlast_store.database.sql_text import fetch
@@ -349,3 +354,19 @@ async def test_where_the_system_tells_nothing_a_file_is_looked_at_all_the_time(
         _written_by_another(sqlite_url)
         async with asyncio.timeout(20):
             await waiting
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_processes_that_are_told_of_the_same_write_do_not_look_in_step(
+    sqlite_url: str, anyio_backend: Any
+) -> None:
+    """Each would see the other's answer a whole interval late."""
+    async with Client.connect(sqlite_url) as one, Client.connect(sqlite_url) as other:
+        plans: list[list[float]] = []
+        for client in (one, other):
+            found = client.runtime._notifier
+            assert isinstance(found, DataVersionNotifier)
+            plans.append([found._interval() for _ in range(100)])
+    assert len({*plans[0], *plans[1]}) == 200
+    for plan in plans:
+        assert VERSION_INTERVAL_S / 2 <= min(plan) < max(plan) <= VERSION_INTERVAL_S * 1.5
