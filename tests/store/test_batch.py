@@ -375,15 +375,43 @@ def test_open_activities_are_those_of_the_database_and_those_that_the_batch_adds
     assert found() == [[1, 2], [3]]
 
 
+def test_one_child_among_many_is_open(bench: Bench) -> None:
+    """However many of them the batch has closed or given away."""
+    first, second = (bench.started(f"w-{number}").run_id for number in range(2))
+    children = [start(bench.environment, f"child-{number}") for number in range(5)]
+    for child in children:
+        child.run.parent_run_id = first
+    bench.commit(*children)
+    for open_one in range(5):
+        batch = bench.batch(Touch(first, signal), Touch(second, signal))
+        run_ids = [child.run.run_id for number, child in enumerate(children) if number != open_one]
+        batch.more_runs(run_ids)
+        for number, run_id in enumerate(run_ids):
+            row = batch.run(run_id)
+            assert row is not None
+            if number % 2:
+                batch.adopt(row, second, number)
+            else:
+                row.closed_at = batch.now
+        assert batch.has_open_children(first)
+        bench.raw.roll_back()
+
+
 def test_what_is_open_in_each_of_many_runs_costs_as_much_as_in_each_of_few(bench: Bench) -> None:
     """Counted in lines of Python: not a batch's rows are looked at for each of its runs."""
 
     def lines(count: int) -> float:
         runs = [bench.started(f"{count}-{number}").run_id for number in range(count)]
+        bench.commit(*[Touch(run_id, with_timers) for run_id in runs])
         changes = [Touch(run_id, signal) for run_id in runs]
         for change in changes:
             change.closes = change.runs
         batch = bench.batch(*changes)
+        for run_id in runs:
+            batch.add_activity(activity_row(run_id))
+            child = start(bench.environment, f"child of {run_id}").run
+            child.parent_run_id = run_id
+            batch.add_run(child)
         seen = 0
 
         def line(frame: FrameType, event: str, argument: object) -> Any:
@@ -393,11 +421,14 @@ def test_what_is_open_in_each_of_many_runs_costs_as_much_as_in_each_of_few(bench
 
         before = sys.gettrace()
         sys.settrace(line)
-        for run_id in runs:
-            batch.open_activities(run_id)
-            batch.open_timers(run_id)
-            batch.has_open_children(run_id)
-        sys.settrace(before)
+        try:
+            for run_id in runs:
+                assert len(batch.open_activities(run_id)) == 1
+                for timer_id in batch.open_timers(run_id):
+                    batch.remove_timer(run_id, timer_id)
+                assert batch.has_open_children(run_id)
+        finally:
+            sys.settrace(before)
         bench.raw.roll_back()
         return seen / count
 

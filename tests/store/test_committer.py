@@ -296,7 +296,9 @@ def test_a_forked_child_commits_nothing(committer: Committer, monkeypatch: pytes
     assert outcome.value == 2, "and the parent's connection is as good as before"
 
 
-def test_the_data_version_tells_of_others_commits(sqlite_url: str, open_database: Any) -> None:
+def test_the_data_version_tells_of_others_commits(
+    sqlite_url: str, open_database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = open_database(sqlite_url)
     ensure_schema(database)
     mine, others = (Committer(database, database.environment) for _ in range(2))
@@ -307,5 +309,10 @@ def test_the_data_version_tells_of_others_commits(sqlite_url: str, open_database
     assert mine.data_version() == before
     others.run([start(others._environment, "other")])
     assert mine.data_version() != before
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(ForkedConnectionError):
+            mine.data_version()
+    assert mine.data_version() != before, "and the parent's connection is as good as before"
     mine.close()
     others.close()

@@ -103,11 +103,17 @@ def test_what_belongs_to_a_run_is_found_by_its_keys(sqlite_url: str) -> None:
     database.dispose()
 
 
-def test_a_poll_does_not_read_all_that_is_open(sqlite_url: str) -> None:
+@pytest.mark.parametrize("owners", [0, 1, 25])
+def test_a_poll_does_not_read_all_that_is_open(sqlite_url: str, owners: int) -> None:
     """Neither as a scan nor as a Bloom filter, which SQLite fills from the whole index once it has statistics."""
     migrate(sqlite_url)
     with opened(sqlite_url) as connection:
-        insert_runs(connection, [run_row(number, created_at=NOW) for number in range(50)])
+        for number in range(owners):
+            row = (f"worker-{number}", "host", 1, "[]", "{}", None, NOW, NOW, None)
+            connection.exec_driver_sql(f"INSERT INTO workers VALUES ({', '.join('?' * len(row))})", row)
+        names = [f"worker-{number % owners}" if owners else None for number in range(50)]
+        runs = [run_row(number, created_at=NOW, owner_id=name) for number, name in enumerate(names)]
+        insert_runs(connection, runs)
         connection.exec_driver_sql("ANALYZE")
     database = Database(DatabaseUrl.parse(sqlite_url), Environment())
     with asked_of(database) as asked, database.reader() as connection:
@@ -119,5 +125,6 @@ def test_a_poll_does_not_read_all_that_is_open(sqlite_url: str) -> None:
     assert not [
         step for step in plan if re.match(r"BLOOM|SCAN (workflow_runs|activity_executions|r|a)\b", step)
     ], plan
-    assert [step for step in plan if "ix_runs_owned" in step]
+    # For the worker's own runs, and for those of others.
+    assert len([step for step in plan if "INDEX ix_runs_owned (owner_id=? AND wake_at<?)" in step]) == 2
     database.dispose()

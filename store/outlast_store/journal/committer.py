@@ -169,9 +169,15 @@ class Committer:
                 logger.debug("closing a lost connection", exc_info=True)
 
     def data_version(self) -> int:
-        """Return a number that changes when another connection commits to this SQLite file; 0 if not connected."""
+        """Return a number that changes when another connection commits to this SQLite file; 0 if not connected.
+
+        Raises:
+            ForkedConnectionError: The connection is that of the process which forked this one.
+        """
         if self._raw is None:
             return 0
+        if os.getpid() != self._pid:
+            raise forked()
         try:
             row = self._raw.exec_driver_sql("PRAGMA data_version").fetchone()
         except driver_roots():
