@@ -288,7 +288,7 @@ class Batch(LockedRows):
         row = row.copy()
         self.run_rows[row.run_id] = row
         if row.parent_run_id is not None:
-            self._items.children[row.parent_run_id].append(row.run_id)
+            self.children.setdefault(row.parent_run_id, []).append(row.run_id)
         if row.search_attributes is not None:
             search_index.index(self.execute, row)
         return row
@@ -303,7 +303,7 @@ class Batch(LockedRows):
         """
         child.parent_run_id = run_id
         child.parent_command_id = command_id
-        self._items.children[run_id].append(child.run_id)
+        self.children.setdefault(run_id, []).append(child.run_id)
 
     def confirm_instance(self, row: InstanceRow) -> None:
         """Keep the instance row that was made for a start, now that the start takes it."""

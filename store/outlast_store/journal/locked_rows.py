@@ -51,6 +51,8 @@ class LockedRows:
         self.stream_rows: StreamRows | None = None
         """The streams that this transaction is about; made for the first of them."""
         self._cached_streams: Mapping[StreamKey, StreamRow] = cache.streams if cache is not None else _NOTHING
+        self.children: dict[str, list[str]] = {}
+        """By run, the children that this transaction has added or given to it."""
         self.gates: dict[str, QueueRow] = {}
         """The queues whose gates this transaction holds."""
         self._trusted_runs: list[str] = []

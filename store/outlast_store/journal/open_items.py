@@ -44,14 +44,11 @@ class OpenItems:
         "_prefetched",
         "_seen_activities",
         "added_timers",
-        "children",
         "removed_timers",
         "summaries",
     )
 
     def __init__(self) -> None:
-        self.children: defaultdict[str, list[str]] = defaultdict(list)
-        """By run, the children that the batch has added or given to it."""
         self.added_timers: dict[TimerKey, int] = {}
         self.removed_timers: set[TimerKey] = set()
         self.summaries: dict[TimerKey, str] = {}
@@ -132,7 +129,7 @@ class OpenItems:
             child = runs.get(child_id)
             return child is None or (child.is_open and child.parent_run_id == run_id)
 
-        if any(map(is_open_child, self.children.get(run_id, ()))):
+        if any(map(is_open_child, rows.children.get(run_id, ()))):
             return True
         prefetched = self._prefetched.get(run_id)
         if prefetched is not None:
